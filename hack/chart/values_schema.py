@@ -116,7 +116,12 @@ def _node() -> Schema:
     return _closed(
         config=config,
         devicePlugin=container,
-        agent=container,
+        agent=_closed(
+            image=_image(),
+            resources=_resources(),
+            capabilities={"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True},
+            env=_environment(),
+        ),
         client=_closed(image=_image(), resources=_resources()),
         kubeletFolder=_FOLDER,
         runtimeSocket=_SOCKET,

@@ -24,8 +24,13 @@ MODULES = {
     "makespan": "node.makespan",
     "scale": "node.scale",
     "attacks": "node.attacks",
+    "http-attacks": "node.http_attacks",
+    "hostile-pods": "node.hostile_pods",
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
+ON_REQUEST = frozenset({"hostile-pods"})
+"""Needs root and a cluster of its own; about ten minutes."""
+
 if __name__ == "__main__":
-    sys.exit(run_block(NODE, MODULES, __doc__, prefix="node-"))
+    sys.exit(run_block(NODE, MODULES, __doc__, prefix="node-", on_request=ON_REQUEST))

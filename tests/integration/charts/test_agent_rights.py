@@ -36,25 +36,27 @@ def container(spec: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("config", "capabilities"),
+    ("node", "capabilities"),
     [
-        ("{}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: Watchdog}}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: Interposer}}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: MPS}}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: Cooperative}}", {"drop": ["ALL"]}),
+        ("{}", ["KILL", "SYS_RESOURCE"]),
+        ("{config: {enforcement: {level: Watchdog}}}", ["KILL", "SYS_RESOURCE"]),
+        ("{config: {enforcement: {level: Interposer}}}", ["KILL", "SYS_RESOURCE"]),
+        ("{config: {enforcement: {level: MPS}}}", ["KILL", "SYS_RESOURCE"]),
+        ("{config: {enforcement: {level: Cooperative}}}", ["SYS_RESOURCE"]),
+        ("{agent: {capabilities: []}}", ["KILL"]),
+        ("{agent: {capabilities: []}, config: {enforcement: {level: Cooperative}}}", []),
     ],
 )
-def test_a_watchdog_may_end_processes_and_nothing_else(
-    values_file: ValuesFile, config: str, capabilities: dict[str, Any]
+def test_the_agent_may_end_processes_for_its_watchdog_and_have_descriptors_in_flight(
+    values_file: ValuesFile, node: str, capabilities: list[str]
 ) -> None:
-    spec = pod(values_file(f"node: {{config: {config}}}"))
+    spec = pod(values_file(f"node: {node}"))
     agent = container(spec, "node-agent")
     assert agent["securityContext"] == {
         "runAsUser": 0,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": capabilities,
+        "capabilities": {"drop": ["ALL"], **({"add": capabilities} if capabilities else {})},
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     others = [*spec["initContainers"], container(spec, "device-plugin")]

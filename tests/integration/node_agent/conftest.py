@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.node_agent.pod_cgroup import PodCgroup
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
@@ -39,3 +40,17 @@ def make_published(make_node: Callable[..., Node], cluster: Cluster) -> Callable
         return node
 
     return make
+
+
+@pytest.fixture
+def make_pod() -> Iterator[Callable[[], PodCgroup]]:
+    """Make pods' cgroups; their processes end with the test."""
+    pods: list[PodCgroup] = []
+
+    def make() -> PodCgroup:
+        pods.append(PodCgroup())
+        return pods[-1]
+
+    yield make
+    for pod in pods:
+        pod.remove()

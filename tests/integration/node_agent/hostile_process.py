@@ -13,11 +13,12 @@ import time
 from typing import Any
 
 from hostile.connection_attacks import ConnectionAttacks
+from hostile.descriptor_attacks import DescriptorAttacks
 from hostile.packet_attacks import PacketAttacks
 from hostile.turn_attacks import TurnAttacks
 
 
-class Hostile(PacketAttacks, ConnectionAttacks, TurnAttacks):
+class Hostile(PacketAttacks, ConnectionAttacks, TurnAttacks, DescriptorAttacks):
     def __init__(self) -> None:
         self.kept: list[Any] = []
         self.children: list[int] = []

@@ -135,3 +135,16 @@ def test_a_process_outside_the_pod_is_refused(make_node: MakeNode) -> None:
     process.do("connect")
     reason = process.expect("error")["reason"]
     assert "is not in a cgroup of pod 6a2f3f5e-0000-4000-8000-000000000001 (default/a)" in reason
+
+
+def test_a_process_that_names_another_process_is_known_by_its_own_pid(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}).start()
+    victim, intruder = (node.container(pod, 40).await_socket().process() for pod in ("victim", "intruder"))
+    victim.hello()
+    victim.turn()
+    intruder.hello(pid=victim.pid)
+    for pod, process in (("victim", victim), ("intruder", intruder)):
+        assert [each["pid"] for each in node.session(pod)["processes"]] == [process.pid]
+    intruder.end()
+    eventually("the intruder has ended", lambda: not node.session("intruder")["processes"])
+    assert node.session("victim")["state"] == "Holding"

@@ -17,7 +17,7 @@ HOLD_SECONDS = 0.4
 TIMEOUT_SECONDS = 1
 
 
-@pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "move"])
+@pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "processes", "move"])
 def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: MakeNode, trick: str) -> None:
     node = make_node(
         lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
@@ -42,3 +42,25 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: 
     assert held["hog"] > HOLD_SECONDS
     assert held["other"] > HOLD_SECONDS
     assert abs(held["hog"] - held["other"]) < 2 * HOLD_SECONDS, held
+
+
+@pytest.mark.parametrize("asks_first", [False, True], ids=["it never asks", "it goes on after its release"])
+def test_a_process_that_computes_without_a_turn_keeps_no_lane(make_node: MakeNode, asks_first: bool) -> None:
+    node = make_node(
+        lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
+    ).start()
+    other, third = (node.container(pod, 30).await_socket().process() for pod in ("other", "third"))
+    rogue = node.container("rogue", 30).await_socket().process(HOSTILE)
+    for process in (other, third):
+        process.hello()
+        process.profile(10, 10)
+    assert rogue.pid
+    rogue.start("compute_without_turn", seconds=2.0, asks_first=asks_first)
+    for process in (other, third):
+        process.start("train", seconds=2.0, iteration_seconds=0.004)
+    for process in (other, third):
+        assert process.finish()["iterations"]
+    assert rogue.finish()["iterations"] > 0
+    turns = {pod: [turn for turn in node.get("/turns") if turn["pod"] == pod] for pod in ("rogue", "other")}
+    assert len(turns["rogue"]) == int(asks_first)
+    assert [turn["end"] for turn in turns["other"] if turn["end"] not in ("released", None)] == []

@@ -55,20 +55,6 @@ def of_the_host() -> Iterator[Callable[[], subprocess.Popen[str]]]:
     cgroups.remove(path)
 
 
-@pytest.fixture
-def make_pod() -> Iterator[MakePod]:
-    """Make pods' cgroups; their processes end with the test."""
-    pods: list[PodCgroup] = []
-
-    def make() -> PodCgroup:
-        pods.append(PodCgroup())
-        return pods[-1]
-
-    yield make
-    for pod in pods:
-        pod.remove()
-
-
 def start(make_node: MakeNode, **watchdog: Any) -> Node:
     node = make_node(health=QUICK, watchdog={"graceSeconds": 1, "killSeconds": 600, **watchdog})
     return node.start()

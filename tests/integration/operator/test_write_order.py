@@ -28,6 +28,10 @@ KOPFS_DISCOVERY = "/apis/admissionregistration.k8s.io/v1"
 """A request of kopf alone, at its start."""
 
 
+KOPFS_DISCOVERY = "/apis/admissionregistration.k8s.io/v1"
+"""A request of kopf alone, at its start."""
+
+
 class HeldBack(Fault):
     """Keeps news of pods, the writing of one job's status, or kopf's repeated discovery from arriving."""
 

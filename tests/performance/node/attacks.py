@@ -12,9 +12,6 @@ there they compute in both.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -33,7 +30,6 @@ PROGRAMS = Path(__file__).parents[2] / "integration/node_agent"
 CONTAINERS = 4
 ROUNDS = 3
 SECONDS = 3.0
-ADDRESSES = 8
 
 IN_PACKETS = (
     "compute",
@@ -48,7 +44,6 @@ IN_PACKETS = (
     "reconnect_as_holder",
 )
 ON_THE_SAME_GPU = ("profiles_up_and_down",)
-OVER_HTTP = ("slow_loris", "many", "scrapes", "long_requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +61,9 @@ class Found:
 
     descriptors: int
     """The most descriptors that the agent had open meanwhile."""
+
+    struck_ns: tuple[tuple[int, int, int], ...]
+    """When each round began, when its attack began, and when that ended (CLOCK_MONOTONIC)."""
 
     def shown(self) -> dict[str, Any]:
         """Return it for the result file."""
@@ -91,7 +89,6 @@ def measure() -> dict[str, Any]:
         found = [_packets(crowd, attack, gpu=1) for attack in IN_PACKETS]
         found += [_packets(crowd, attack, gpu=0) for attack in ON_THE_SAME_GPU]
         found.append(_hoarding(crowd))
-        found += [_http(crowd, attack) for attack in OVER_HTTP]
     return {
         "attackers": CONTAINERS,
         "seconds_under_attack": ROUNDS * SECONDS,
@@ -105,7 +102,7 @@ def _packets(crowd: Crowd, attack: str, gpu: int) -> Found:
             attacker.start(attack, seconds=SECONDS)
         return sum(_attempts(attacker.finish()) for attacker in attackers)
 
-    return _interleaved(crowd, attack, lambda: _in_containers(crowd.node, attack, gpu), strike)
+    return interleaved(crowd, attack, lambda: in_containers(crowd.node, attack, gpu), strike)
 
 
 def _hoarding(crowd: Crowd) -> Found:
@@ -118,26 +115,13 @@ def _hoarding(crowd: Crowd) -> Found:
         time.sleep(max(0.0, until - time.monotonic()))
         return tried
 
-    return _interleaved(crowd, "hoard", lambda: _in_containers(crowd.node, "hoard", 1), strike)
+    return interleaved(crowd, "hoard", lambda: in_containers(crowd.node, "hoard", 1), strike)
 
 
-def _http(crowd: Crowd, attack: str) -> Found:
-    def strike(_: Sequence[PeerProcess]) -> int:
-        program = ["chrt", "--idle", "0", sys.executable, str(PROGRAMS / "http_attacker.py")]
-        command = [*program, str(crowd.node.port), attack, str(ADDRESSES), str(SECONDS)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        answer = json.loads(done.stdout.splitlines()[-1])
-        return max(int(answer["connected"]), int(answer["answered"]))
-
-    return _interleaved(
-        crowd, f"http: {attack}", lambda: _in_containers(crowd.node, attack, 1, containers=1), strike
-    )
-
-
-def _interleaved(
+def interleaved(
     crowd: Crowd,
     attack: str,
-    in_containers: Callable[[], AbstractContextManager[list[PeerProcess]]],
+    start: Callable[[], AbstractContextManager[list[PeerProcess]]],
     strike: Callable[[Sequence[PeerProcess]], int],
 ) -> Found:
     """Train for all rounds, and attack in every second part of the time."""
@@ -146,7 +130,7 @@ def _interleaved(
     struck_ns: list[tuple[int, int, int]] = []
     trained: list[tuple[Trained, ...]] = []
     for _ in range(ROUNDS):
-        with in_containers() as attackers:
+        with start() as attackers:
             crowd.start_training(iteration_seconds=ITERATION_SECONDS, seconds=2 * SECONDS)
             came_ns, at_first = time.monotonic_ns(), crowd.cost()
             for attacker in attackers:
@@ -169,7 +153,9 @@ def _interleaved(
         sum(times[part + 1] - times[part] for times in struck_ns) / 1e9 for part in (0, 1)
     )
     core_percent = 100 * cpu_seconds[0] / usual_seconds, 100 * cpu_seconds[1] / under_seconds
-    return Found(attack, summary(usual), summary(under), attempts, core_percent, descriptors)
+    return Found(
+        attack, summary(usual), summary(under), attempts, core_percent, descriptors, tuple(struck_ns)
+    )
 
 
 def _hand_offs_us(processes: Sequence[Trained], from_ns: int, until_ns: int) -> list[float]:
@@ -179,9 +165,10 @@ def _hand_offs_us(processes: Sequence[Trained], from_ns: int, until_ns: int) -> 
 
 
 @contextmanager
-def _in_containers(
+def in_containers(
     node: Node, attack: str, gpu: int, containers: int = CONTAINERS
 ) -> Iterator[list[PeerProcess]]:
+    """Start hostile processes, each in a container, that run only on otherwise idle CPUs."""
     made = [node.container(f"{attack}-{number}", 1, gpu=gpu) for number in range(containers)]
     attackers = [container.await_socket().process(PROGRAMS / "hostile_process.py") for container in made]
     for attacker in attackers:

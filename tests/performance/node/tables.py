@@ -208,8 +208,77 @@ def _attacks(found: Any) -> Iterator[str]:
         ),
     )
     yield (
-        f"\n{found['attackers']} hostile containers, or one HTTP client from eight addresses; {found['seconds_under_attack']:.0f} s of each "
+        f"\n{found['attackers']} hostile containers; {found['seconds_under_attack']:.0f} s of each "
         "attack, and as long in which they only compute, in turns.\n"
+    )
+
+
+def _http_attacks(found: Any) -> Iterator[str]:
+    yield from table(
+        [
+            "attack",
+            "attempts",
+            "hand-off p50 usual",
+            "under attack",
+            "times",
+            "hand-off p99 usual",
+            "under attack",
+            "scrape p50 usual",
+            "under attack",
+            "longest",
+            "agent, of a core",
+            "under attack",
+        ],
+        (
+            [
+                each["attack"].replace("_", " "),
+                f"{each['attempts']:,}",
+                f"{each['usual']['p50_us']:,.0f} µs",
+                f"{each['under_attack']['p50_us']:,.0f} µs",
+                str(each["times_usual"]["p50"]),
+                f"{each['usual']['p99_us']:,.0f} µs",
+                f"{each['under_attack']['p99_us']:,.0f} µs",
+                f"{each['scrapes_usual']['p50_ms']:,.0f} ms",
+                f"{each['scrapes_under_attack']['p50_ms']:,.0f} ms",
+                f"{each['scrapes_under_attack']['max_ms']:,.0f} ms",
+                *(f"{percent} %" for percent in each["agent_core_percent"]),
+            ]
+            for each in found["attacks"]
+        ),
+    )
+    yield (
+        f"\nOne HTTP client from {found['addresses']} addresses; {found['seconds_under_attack']:.0f} s of each attack, and as long "
+        f"in which a container only computes, in turns. Another address scrapes `/metrics` every {found['scrape_seconds']} s; a "
+        "scrape whose connection is closed is repeated, and its time includes that.\n"
+    )
+
+
+def _hostile_pods(found: Any) -> Iterator[str]:
+    yield from table(
+        [
+            "honest pods",
+            "hostile pods",
+            "iterations a second, they rest",
+            "they attack",
+            "kept",
+            "least of a pod",
+        ],
+        [
+            [
+                str(found["honest_pods"]),
+                str(found["hostile_pods"]),
+                f"{found['resting_per_second']:.1f}",
+                f"{found['attacking_per_second']:.1f}",
+                f"{found['kept_percent']} %",
+                f"{found['least_kept_percent']} %",
+            ]
+        ],
+    )
+    yield (
+        f"\nReal kubelets; {found['periods']} periods of {found['period_seconds']:.0f} s of each kind, in turns. A hostile pod has 1 % "
+        "of a GPU and is limited to 10 millicores, as a cluster would limit it, so that its CPU load is not counted as an attack. "
+        f"Attacks: {', '.join(name.replace('_', ' ') for name in found['attacks'])}. Attacks that keep turns are not among them: they "
+        "cost others what [the limits on turns](node.md#bounds) allow.\n"
     )
 
 
@@ -236,5 +305,7 @@ NODE = Block(
         "node-makespan": ("Two jobs that use their GPU half of the time", _makespan),
         "node-scale": ("16 GPUs with 32 sessions each", _scale),
         "node-attacks": ("Hand-offs of others while the agent is attacked", _attacks),
+        "node-hostile-pods": ("Honest pods beside 40 hostile ones", _hostile_pods),
+        "node-http-attacks": ("Hand-offs and scrapes while the agent's port is attacked", _http_attacks),
     },
 )

@@ -205,3 +205,22 @@ def test_an_unmeasured_holder_has_the_configured_time() -> None:
     bench = GPUBench(max_lanes=1, timeout_seconds=5)
     holder = bench.process(bench.container("holder", 50))
     assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+
+
+def test_a_worker_that_may_wait_for_others_has_longer_than_any_holder_that_they_wait_for() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    worker = bench.process(bench.container("worker", 50, spans_gpus=True))
+    worker.profile(20, 300)
+    waiting = bench.job("waiting", 20, 300)
+    worker.request()
+    worker.begin()
+    waiting.request()
+    while not worker.asked_to_yield:
+        bench.clock.advance(0.01)
+    lost_seconds, patience_seconds, kill_seconds = 10 * 5, 5, 30
+    bench.clock.advance(lost_seconds + patience_seconds + kill_seconds - 0.1)
+    bench.turns.scheduler.revoke_stalled()
+    assert worker.holds_turn
+    bench.clock.advance(0.2)
+    bench.turns.scheduler.revoke_stalled()
+    assert not worker.holds_turn

@@ -38,7 +38,7 @@ class TurnConfig(Model):
         ge=1,
         le=3600,
         description="A session that is asked to yield its turn loses it after this time, or after two measured "
-        "iterations if that is longer, up to ten times this time.",
+        "iterations if that is longer, up to ten times this time. A worker of a job that spans GPUs has longer than any other.",
     )
     starvation_seconds: int = Field(
         default=60,

@@ -48,17 +48,34 @@ class TurnAttacks:
 
         return repeat(seconds, attack)
 
+    def compute_without_turn(self, seconds: float, asks_first: bool) -> dict[str, Any]:
+        """Compute all the time, as its page says: without a turn at all, or on after one that was given back."""
+        agent = self._greeted()
+        assert agent.page is not None
+        if asks_first:
+            self._hold_one(agent, 0.0)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            agent.page[9] = 1
+            time.sleep(0.005)
+            agent.page[8] += 1
+            agent.page[10] = time.monotonic_ns()
+            agent.page[13] += 5_000_000
+        return {"iterations": agent.page[8]}
+
     def hog(self, seconds: float, hold_seconds: float, trick: str) -> dict[str, Any]:
         """Keep each turn until it is revoked, report no use of it, and try to have the charge forgotten.
 
         Args:
             seconds: for how long.
             hold_seconds: how long a turn is kept.
-            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that change the lanes.
+            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``processes``: four at once;
+                ``move``: sizes that change the lanes.
         """
         until = time.monotonic() + seconds
         turns = 0
         agent = None
+        children = self._hogs(seconds, hold_seconds) if trick == "processes" else []
         while time.monotonic() < until:
             if trick == "new process":
                 child = os.fork()
@@ -75,7 +92,20 @@ class TurnAttacks:
                 elif trick == "move":
                     agent.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
             turns += 1
+        for child in children:
+            os.waitpid(child, 0)
         return {"turns": turns}
+
+    def _hogs(self, seconds: float, hold_seconds: float) -> list[int]:
+        """Start three more processes that do the same."""
+        children = []
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                self.hog(seconds, hold_seconds, "none")
+                os._exit(0)
+            children.append(child)
+        return children
 
     def rename(self, name: str) -> dict[str, Any]:
         """Give the process a name that is not UTF-8."""

@@ -3,7 +3,8 @@
 Each connection has a thread, as in the standard library's server. The number of threads is limited per
 address and in total. If all are taken, a new connection replaces the one that has gone longest without a
 complete request. Answers share the interpreter with turns, and it runs one thread at a time. So an address
-waits after each answer, and all addresses together get a tenth of the time.
+waits after each answer, refusals of its requests included, and all addresses together get a tenth of the
+time. Connections are accepted at a limited rate, because each one costs a thread whatever it sends.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
+
+from laneway.node_agent.clock import Clock, SystemClock
+from laneway.node_agent.sessions.token_bucket import TokenBucket
 
 _log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 64
@@ -40,11 +45,11 @@ MAX_COOLDOWN_SECONDS = 20.0
 _ANSWER_RESERVATION_SECONDS = 1.0
 """A slower answer, because it is not read, does not delay the address's next one."""
 
-_REJECTIONS_PER_PAUSE = 32
-_REJECTION_PAUSE_SECONDS = 0.05
-"""The pause after this many rejections: about six hundred per second are handled, and turns continue in
-between."""
+ACCEPT_BURST = 64
+ACCEPTS_PER_SECOND = 300
+"""Connections beyond this rate wait in the kernel's queue, whose 512 take less than two seconds."""
 
+_SHORTEST_WAIT_SECONDS = 0.001
 _SWEEP_SECONDS = 0.5
 
 
@@ -77,8 +82,14 @@ class BoundedHTTPServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 512
 
-    def __init__(self, address: tuple[str, int], handler: type[BoundedHandler]) -> None:
-        """Open the port.
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BoundedHandler],
+        clock: Clock | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Open the port. The clock and `sleep` limit the rate of connections.
 
         Raises:
             OSError: the port is taken, or the address is not this machine's.
@@ -87,11 +98,14 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, _Client] = {}
         self._cooldown_until_seconds: dict[str, float] = {}
-        self._rejected = 0
+        self._accepts = TokenBucket(ACCEPT_BURST, ACCEPTS_PER_SECOND, clock or SystemClock())
+        self._sleep = sleep
         self._swept_seconds = 0.0
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether a connection gets a thread."""
+        """Return whether a connection gets a thread, once the rate of connections allows it."""
+        while not self._accepts.take():
+            self._sleep(max(_SHORTEST_WAIT_SECONDS, self._accepts.seconds_until()))
         address = str(client_address[0])
         with self._lock:
             full = (
@@ -100,10 +114,6 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             full = full or not self._make_slot()
             if not full:
                 self._clients[request] = _Client(address, request, time.monotonic())
-        if full:
-            self._rejected += 1
-            if self._rejected % _REJECTIONS_PER_PAUSE == 0:
-                time.sleep(_REJECTION_PAUSE_SECONDS)
         return not full
 
     def shutdown_request(self, request: Any) -> None:
@@ -194,7 +204,8 @@ class BoundedHandler(BaseHTTPRequestHandler):
         except _RequestTooLongError:
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
             self.close_connection = True
-            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            if self.server.may_answer(self.connection):
+                self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         finally:
             self.rfile = self.rfile.whole  # type: ignore[attr-defined]
             self.server.answer_sent(self.connection, time.thread_time() - began_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 from typing import Protocol
@@ -206,6 +207,15 @@ class Connection(PacketSocket):
     def _closed(self) -> None:
         self._hello_timer.cancel()
         self._receiver.closed(self)
+
+    def _send_failed(self, error: OSError) -> None:
+        # The kernel limits the descriptors in flight of a user, root on the whole node, unless the sender has the capability.
+        if error.errno == errno.ETOOMANYREFS:
+            self._log.warning(
+                "page",
+                f"cannot send the session's page, too many descriptors of root are in flight on this node: give the node agent "
+                f"the capability SYS_RESOURCE container={self.name} pid={self.peer.pid}",
+            )
 
     def _queue_full(self) -> None:
         self._log.warning("full", f"client does not read, closing container={self.name} pid={self.peer.pid}")

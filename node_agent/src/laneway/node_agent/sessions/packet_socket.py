@@ -73,6 +73,9 @@ class PacketSocket(ABC):
     def _queue_full(self) -> None:
         """Report that the peer does not read what it is sent, so that the connection is closed."""
 
+    def _send_failed(self, error: OSError) -> None:  # noqa: B027 - most failures only mean that the peer has gone
+        """Report why a packet could not be sent, if that is not the peer's doing. The connection is closed."""
+
     def _readable(self) -> None:
         """Read one packet: a client that floods gets no more of the loop's time than others."""
         try:
@@ -97,5 +100,6 @@ class PacketSocket(ABC):
         except BlockingIOError:
             self._queue_full()
             self._loop.post(self.close)
-        except OSError:
+        except OSError as error:
+            self._send_failed(error)
             self._loop.post(self.close)

@@ -2,6 +2,9 @@
 
 A holder releases at the end of its iteration, and a script that accumulates gradients may have long ones. So
 the limit follows the measured iteration, but no report raises it beyond a multiple of the configured time.
+
+An iteration of a job that spans GPUs ends when its last worker has computed, and that worker may wait for a holder
+elsewhere that does not release. So such a job has longer than any other holder takes to be stopped.
 """
 
 from __future__ import annotations
@@ -26,3 +29,15 @@ def release_limit_seconds(counted: Sizes | None, timeout_seconds: float) -> floa
         return timeout_seconds
     longest_seconds = counted.iteration_seconds + counted.iteration_seconds_spread
     return max(timeout_seconds, min(_ITERATIONS * longest_seconds, MAX_TIMEOUTS * timeout_seconds))
+
+
+def spanning_limit_seconds(timeout_seconds: float, kill_seconds: float) -> float:
+    """Return the limit of a lease of a job that spans GPUs.
+
+    Any other holder has lost its turn, its patience and its processes before.
+
+    Args:
+        timeout_seconds: the configured time, ``turns.timeoutSeconds``.
+        kill_seconds: from SIGTERM to SIGKILL, ``watchdog.killSeconds``.
+    """
+    return (MAX_TIMEOUTS + 1) * timeout_seconds + kill_seconds

@@ -16,6 +16,8 @@ class TurnSettings:
     policy: TurnPolicy
     quantum_seconds: float = 0.1
     timeout_seconds: float = 30.0
+    kill_seconds: float = 30.0
+    """How long the watchdog takes from SIGTERM to SIGKILL."""
 
     idle_seconds: float = 0.002
     """A holder between iterations for this long is asked to yield, because its lane is idle. Filling a
@@ -48,6 +50,7 @@ class TurnSettings:
             policy=turn_policy(turns.policy, starvation_seconds=turns.starvation_seconds, **own),
             quantum_seconds=quantum_seconds,
             timeout_seconds=turns.timeout_seconds,
+            kill_seconds=config.watchdog.kill_seconds,
             recall_seconds=max(1.0, 10 * quantum_seconds),
             framework_bytes=config.lanes.framework_mebibytes << 20,
         )

@@ -32,7 +32,7 @@ from laneway.node_agent.turns.holder_monitor import HolderMonitor
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.pending_releases import MemoryReading, PendingRelease, PendingReleases
-from laneway.node_agent.turns.release_limit import release_limit_seconds
+from laneway.node_agent.turns.release_limit import release_limit_seconds, spanning_limit_seconds
 from laneway.node_agent.turns.service import service_on_entry
 from laneway.node_agent.turns.session import NANOSECONDS, Session
 from laneway.node_agent.turns.settings import TurnSettings
@@ -204,7 +204,7 @@ class TurnScheduler:
             asked_seconds = turn.yield_requested_seconds
             if asked_seconds is None:
                 continue
-            limit_seconds = self.release_limit_seconds(turn.lease)
+            limit_seconds = self._revocation_limit_seconds(turn.lease)
             if now_seconds - asked_seconds >= limit_seconds:
                 self._revoke(turn, limit_seconds, now_seconds)
             else:
@@ -217,6 +217,13 @@ class TurnScheduler:
     def release_limit_seconds(self, lease: Lease) -> float:
         """Return how long a lease may take to release its turn after a request to yield."""
         return release_limit_seconds(lease.counted, self._settings.timeout_seconds)
+
+    def _revocation_limit_seconds(self, lease: Lease) -> float:
+        """Return that time, or longer for a worker that may wait for a worker elsewhere inside its iteration."""
+        settings = self._settings
+        if lease.record.spans_gpus:
+            return spanning_limit_seconds(settings.timeout_seconds, settings.kill_seconds)
+        return self.release_limit_seconds(lease)
 
     def request_yield(self, lease: Lease) -> None:
         """Ask for the lease's turn back, if it has one, because of an order to pause."""
@@ -264,7 +271,7 @@ class TurnScheduler:
         patience_seconds = (
             self._settings.timeout_seconds
             if turn.yield_requested_seconds is not None
-            else self.release_limit_seconds(lease)
+            else self._revocation_limit_seconds(lease)
         )
         release = PendingRelease(lease, turn.lane, turn.number, lease.tenant(), cause, patience_seconds)
         session.page.write_keeps_memory(False)

@@ -114,6 +114,28 @@ def test_a_holder_that_does_not_yield_holds_up_other_lanes_only_for_a_while(
     assert min(made[1:]) > 0.04, made
 
 
+def test_yielding_late_again_and_again_gains_no_more_than_a_share() -> None:
+    """It releases just before its turn would be revoked, and computes beside the others until then."""
+    bench = GPUBench(timeout_seconds=5)
+    late, honest = tenants(bench, (10, 90))
+    train(bench, [late, honest], 3.0)
+    before = [each.progress_seconds for each in (late, honest)]
+    for _ in range(2000):
+        asked_seconds = asked_at(bench, late)
+        late.stalls = asked_seconds is None or bench.clock.now < asked_seconds + 4.5
+        train(bench, [late, honest], 0.05)
+        bench.turns.scheduler.revoke_stalled()
+    made = [(each.progress_seconds - done) / 100 for each, done in zip((late, honest), before, strict=True)]
+    assert made[0] <= 0.12, made
+    assert made[1] >= 0.8, made
+
+
+def asked_at(bench: GPUBench, trainer: Trainer) -> float | None:
+    """Return when a holder was asked to yield; None while it was not."""
+    turn = bench.turns.scheduler.turns.get(trainer.process.lease)
+    return None if turn is None else turn.yield_requested_seconds
+
+
 def test_the_progress_of_contending_sessions_is_reported() -> None:
     bench = GPUBench()
     trainers = tenants(bench, (50, 50))

@@ -14,6 +14,9 @@ measured is *progress*: iterations times the time that an iteration takes alone.
 A tenant's reports cannot gain it more than its share. While lanes take turns, a tenant is charged with wall time, whatever it
 reports. So a tenant that claims little progress has the device alone for its share of the time, which is what it is promised,
 and the other tenants' lags do not depend on its reports.
+
+Nor does a tenant gain by yielding late, so that the others no longer wait for it. What it takes beside them is charged with
+wall time too, is not forgiven, and keeps the lanes taking turns until the tenant is due for one again.
 """
 
 from __future__ import annotations
@@ -84,6 +87,9 @@ class TenantUse:
     turn_began_seconds: float | None = None
     """When its current turn began; None if it has none."""
 
+    late: bool = False
+    """It yields its turn so late that its lane runs beside the others meanwhile."""
+
 
 @dataclass(slots=True)
 class _Account:
@@ -108,6 +114,9 @@ class _Account:
 
     had_to_catch_up: bool = False
     """It was why the lanes take turns."""
+
+    overdrawn: bool = False
+    """It yielded late, and has had no turn since."""
 
     progress_ratio: float | None = None
 
@@ -154,11 +163,11 @@ class RateControl:
         ``active_seconds``.
 
         Args:
-            uses: all tenants whose lanes may be serialised; the others are forgotten.
+            uses: all tenants whose lanes may be serialised, and those that yield late; the others are forgotten.
             now_seconds: the current time.
         """
         self._account(uses, now_seconds)
-        active = [account for account in self._accounts.values() if account.share]
+        active = [account for account in self._accounts.values() if account.share and not account.use.late]
         self.contended = len({account.use.lane for account in active}) > 1
         if not self.contended:
             self._run_in_parallel(now_seconds, tried=False)
@@ -167,6 +176,11 @@ class RateControl:
         elif self._all_measured(active, now_seconds):
             self._end_serial_if_due(active, now_seconds)
         return self.serial
+
+    def is_overdrawn(self, key: str) -> bool:
+        """Return whether a tenant yielded late, and has had no turn since."""
+        account = self._accounts.get(key)
+        return account is not None and account.overdrawn
 
     def first_services(self, quantum_seconds: float) -> Mapping[str, float]:
         """Return the service from which each tenant starts when lanes begin to take turns, for the policy FAIR.
@@ -203,7 +217,9 @@ class RateControl:
                 alone = self.serial and use.turn_began_seconds is not None
                 account = _Account(use, parallel_turns=use.turns - int(alone))
             elif not observed:
-                account.use, account.lag_seconds = use, 0.0
+                account.use, account.lag_seconds, account.overdrawn = use, 0.0, False
+            elif use.late:
+                _overdraw(account, use)
             else:
                 wanted_seconds = min(
                     elapsed_seconds, _wanted_seconds(account.use, use, before_seconds, now_seconds)
@@ -222,7 +238,9 @@ class RateControl:
         account.lag_seconds += lost_seconds
         limit_seconds = account.share * self.rules.forgiven_seconds
         account.lag_seconds = min(account.lag_seconds, limit_seconds)
-        if not self.serial:
+        if self.serial and use.turns > account.parallel_turns:
+            account.overdrawn = False
+        if not self.serial and not account.overdrawn:
             ahead_seconds = (account.alone_seconds or 0.0) + account.share * self.rules.tolerance_seconds
             account.lag_seconds = max(account.lag_seconds, -ahead_seconds)
         account.progress_ratio = _smoothed(account, use, wanted_seconds)
@@ -265,10 +283,13 @@ class RateControl:
             account.measured_at_seconds = self._now_seconds  # it reports nothing: nothing can be measured
 
     def _set_shares(self, now_seconds: float) -> None:
-        active = [a for a in self._accounts.values() if a.active_until_seconds > now_seconds]
+        present = [a for a in self._accounts.values() if a.active_until_seconds > now_seconds]
+        active = [account for account in present if not account.use.late]
         total = sum(account.use.weight for account in active)
         for account in self._accounts.values():
             account.share = 0.0
+        for account in present:
+            account.share = account.use.weight / (account.use.weight + total)
         for account in active:
             account.share = account.use.weight / total
 
@@ -285,7 +306,7 @@ class RateControl:
         unmeasured = [a for a in active if self._needs_measurement(a, now_seconds)]
         tolerance = self.rules.tolerance_seconds
         behind = [a for a in active if a.lag_of_share > max(0.0, a.lag_at_start) + tolerance]
-        if not unmeasured and not behind:
+        if not unmeasured and not behind and not any(account.overdrawn for account in active):
             return
         if not unmeasured and self._tried:
             failed = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
@@ -299,6 +320,8 @@ class RateControl:
             account.had_to_catch_up = any(account is each for each in first)
 
     def _end_serial_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
+        if any(account.overdrawn for account in active):
+            return
         lasted_seconds = now_seconds - self._since_seconds
         if self._measuring_until_known:
             self._measuring_until_known = False
@@ -324,6 +347,14 @@ class RateControl:
         self._gained_seconds = 0.0
         for account in self._accounts.values():
             account.lag_at_start = account.lag_of_share
+
+
+def _overdraw(account: _Account, use: TenantUse) -> None:
+    """Charge a tenant that yields late by the clock, beyond its share."""
+    charged_seconds = max(0.0, use.charged_seconds - account.use.charged_seconds)
+    account.lag_seconds -= (1.0 - account.share) * charged_seconds
+    account.use, account.overdrawn = use, True
+    account.parallel_turns, account.alone_since = use.turns, None
 
 
 def _wanted_seconds(before: TenantUse, use: TenantUse, then_seconds: float, now_seconds: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -188,3 +189,30 @@ def test_what_happened_while_nobody_looked_is_no_lag() -> None:
     uses = [tenant.use(lane) for lane, tenant in enumerate(model.tenants)]
     control.observe(uses, model.now + 100.0)
     assert set(control.first_services(0.0).values()) == {0.0}
+
+
+def test_a_tenant_that_yielded_late_is_due_again_once_the_others_had_their_shares_of_that_time() -> None:
+    control = RateControl()
+
+    def use(key: str, weight: int, charged_seconds: float, **at: Any) -> TenantUse:
+        return TenantUse(key, int(key == "late"), weight, 0, 0.0, True, 1, charged_seconds, **at)
+
+    for tick in range(1, 101):
+        now = tick * 0.1
+        control.observe(
+            [use("honest", 90, now, turn_began_seconds=0.0), use("late", 10, now, late=True)], now
+        )
+        assert not control.contended, "only one lane takes turns"
+    assert control.is_overdrawn("late")
+    waits = use("late", 10, 10.0, waiting_since_seconds=10.0)
+    assert control.observe([use("honest", 90, 10.1, turn_began_seconds=0.0), waits], 10.1)
+    services = control.first_services(0.1)
+    due_seconds = (services["late"] / 10 - services["honest"] / 90) * 90
+    assert due_seconds >= 9 * 0.9 * 9.8, (
+        "the others have nine times as much; the first 0.1 s was not observed"
+    )
+    for tick in range(1, 700):
+        now = 10.1 + tick * 0.1
+        assert control.observe([use("honest", 90, now, turn_began_seconds=0.0), waits], now), (
+            "the lanes take turns until it has had one"
+        )

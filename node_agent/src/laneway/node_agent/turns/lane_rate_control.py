@@ -8,7 +8,8 @@ Left in parallel are lanes that would have to wait for more than an iteration:
 
 - a lane of a job that spans GPUs. Its workers wait for each other inside an iteration, so one that waits for
   another lane here would keep GPUs elsewhere idle, and two such jobs could wait for each other forever;
-- a lane whose holder does not yield.
+- a lane whose holder does not yield. That time is charged to the holder by the clock, and it gets no further
+  turn until its lane takes turns with the others again.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ class LaneRateControl:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
+        self._late: frozenset[Lease] = frozenset()
+        """Holders that yield late now."""
+
+        self._withheld: frozenset[Lease] = frozenset()
+        """These, and those whose late turn has ended, until the lanes take turns."""
 
     def start(self) -> None:
         """Begin to compare progress, because turns of several lanes run at once."""
@@ -74,27 +80,62 @@ class LaneRateControl:
     def _compare(self) -> None:
         self._timer = None
         now_seconds = self._clock.monotonic()
-        lanes = {lane.id: lane for lane in self._memory.lanes if self._may_wait(lane, now_seconds)}
+        self._withhold_from_late_holders(now_seconds)
+        lanes = {lane.id: lane for lane in self._memory.lanes if self._may_wait(lane)}
         uses = [
-            self._use(lease, lane.id, now_seconds) for lane in lanes.values() for lease in self._leases(lane)
+            self._use(lease, lane.id, now_seconds)
+            for lane in self._memory.lanes
+            for lease in self._leases(lane)
+            if lane.id in lanes or lease in self._late
         ]
         serial = self._control.observe(uses, now_seconds)
         self._share_turns(frozenset(lanes) if serial else frozenset(), now_seconds)
+        self._end_withholding(serial)
         if self._control.contended:
             self._set_timer(now_seconds + CONTROL_SECONDS)
-        elif len(self._scheduler.turns) > 1:
+        elif len(self._scheduler.turns) > 1 or self._withheld:
             self._set_timer(now_seconds + _IDLE_SECONDS)
 
     def _leases(self, lane: Lane) -> Iterator[Lease]:
         return (self._memory.lease(key) for key in lane.tenants)
 
-    def _may_wait(self, lane: Lane, now_seconds: float) -> bool:
+    def _may_wait(self, lane: Lane) -> bool:
         """Return whether a lane may take turns with others."""
-        for lease in self._leases(lane):
-            turn = self._scheduler.turns.get(lease)
-            if lease.record.spans_gpus or (turn is not None and self._yields_late(turn, now_seconds)):
-                return False
-        return True
+        return not any(lease.record.spans_gpus or lease in self._late for lease in self._leases(lane))
+
+    def _withhold_from_late_holders(self, now_seconds: float) -> None:
+        """Withhold further turns from holders that yield late."""
+        self._late = frozenset(
+            lease
+            for lease, turn in self._scheduler.turns.items()
+            if not lease.record.spans_gpus and self._yields_late(turn, now_seconds)
+        )
+        self._withheld |= self._late
+        for lease in self._late:
+            lease.yields_late = True
+
+    def _end_withholding(self, serial: bool) -> None:
+        """Let those whose late turn has ended have turns again, once the policy compares them with the others.
+
+        While a holder of another lane moves to the common turn, it is not in the queue for a moment.
+        """
+        turns = self._scheduler.turns
+        moved = serial and any(lease not in self._late for lease in turns)
+        moved = moved and all(
+            turn.lane == self._memory.lane_of(lease)
+            for lease, turn in turns.items()
+            if lease not in self._late
+        )
+        back = frozenset(
+            lease
+            for lease in self._withheld - self._late
+            if moved or not self._control.contended or not self._control.is_overdrawn(lease.key)
+        )
+        self._withheld -= back
+        for lease in back:
+            lease.yields_late = False
+        if back:
+            self._scheduler.lanes_changed(())
 
     def _yields_late(self, turn: Turn, now_seconds: float) -> bool:
         counted = turn.lease.counted
@@ -111,7 +152,7 @@ class LaneRateControl:
         pages = [session.page for session in lease.sessions]
         page = max(pages, key=lambda each: each.iterations, default=None)
         running_seconds = 0.0 if turn is None else turn.charge_seconds(now_seconds)
-        waits = lease.view is not None and lease.may_run
+        waits = lease.view is not None and (lease.may_run or lease in self._withheld)
         return TenantUse(
             key=lease.key,
             lane=lane,
@@ -123,6 +164,7 @@ class LaneRateControl:
             charged_seconds=lease.attained_seconds + running_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,
             turn_began_seconds=None if turn is None else turn.began_seconds,
+            late=lease in self._late,
         )
 
     def _share_turns(self, lanes: frozenset[int], now_seconds: float) -> None:

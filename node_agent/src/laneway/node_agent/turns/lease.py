@@ -95,6 +95,10 @@ class Lease:
     blocked: bool = False
     """It gets no turn, because of an order or until its memory is restored from the host."""
 
+    yields_late: bool = False
+    """It kept a turn for so long that other lanes no longer waited for it. It gets no other turn until the
+    lanes take turns again."""
+
     offloaded: bool = False
     """All of its movable memory is on the host, so it has left the lane table."""
 
@@ -153,7 +157,7 @@ class Lease:
     @property
     def may_run(self) -> bool:
         """Return whether it may be granted a turn when its lane is free."""
-        return not self.uncovered and not self.blocked
+        return not self.uncovered and not self.blocked and not self.yields_late
 
     @property
     def connected(self) -> list[Session]:

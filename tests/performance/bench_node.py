@@ -24,6 +24,7 @@ MODULES = {
     "makespan": "node.makespan",
     "scale": "node.scale",
     "attacks": "node.attacks",
+    "interposer-start": "node.interposer_start",
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 

@@ -26,6 +26,7 @@ MODULES = {
     "attacks": "node.attacks",
     "http-attacks": "node.http_attacks",
     "hostile-pods": "node.hostile_pods",
+    "interposer-start": "node.interposer_start",
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 

@@ -292,6 +292,23 @@ def _hand_offs_in_a_line(found: Any) -> str:
     return f"Hand-offs: p50 {of['p50_us']:.0f} µs, p99 {of['p99_us']:.0f} µs ({of['count']:,}).\n"
 
 
+def _interposer_start(found: Any) -> Iterator[str]:
+    yield from table(
+        ["start and end of", "without the library", "with it", "longer, adjacent runs", "its CPU time"],
+        (
+            [
+                each["program"],
+                f"{each['without']['wall_ms']} ms",
+                f"{each['with']['wall_ms']} ms",
+                f"{each['added']['wall_ms']} ms",
+                f"{each['added']['processor_ms']} ms",
+            ]
+            for each in found["programs"]
+        ),
+    )
+    yield f"\nMedians of {found['starts']} starts; goal: less than 1 ms longer.\n"
+
+
 NODE = Block(
     "node",
     "bench-node",
@@ -307,5 +324,6 @@ NODE = Block(
         "node-attacks": ("Hand-offs of others while the agent is attacked", _attacks),
         "node-hostile-pods": ("Honest pods beside 40 hostile ones", _hostile_pods),
         "node-http-attacks": ("Hand-offs and scrapes while the agent's port is attacked", _http_attacks),
+        "node-interposer-start": ("What the interposer adds to a program without CUDA", _interposer_start),
     },
 )

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.isolation.building import fake_driver, interposer_for
 from tests.isolation.container import QUOTA, Container, Interpreter
-from tests.isolation.fake_devices import MIB, make_device
 from tests.support.account_server import AccountServer
+from tests.support.isolation.building import fake_driver, interposer_for
+from tests.support.isolation.fake_devices import MIB, make_device
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

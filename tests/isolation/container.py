@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.isolation.building import PROGRAMS
-from tests.isolation.fake_devices import MIB, FakeDevice
 from tests.support.account_server import AccountServer
+from tests.support.isolation.building import PROGRAMS
+from tests.support.isolation.fake_devices import MIB, FakeDevice
 
 OUT = "out"
 OK, OUT_OF_MEMORY = 0, 2

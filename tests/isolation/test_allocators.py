@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
-from tests.isolation.fake_devices import MIB
+from tests.support.isolation.fake_devices import MIB
 
 HALF = QUOTA // 2
 Allocator = Callable[[Interpreter, int], "tuple[int, int]"]

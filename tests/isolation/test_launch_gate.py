@@ -13,9 +13,9 @@ import pytest
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
 
-from tests.isolation.building import PROGRAMS, ROOT
-from tests.isolation.fake_devices import make_device
-from tests.isolation.gated_program import GatedProgram, KernelLog
+from tests.support.isolation.building import PROGRAMS, ROOT
+from tests.support.isolation.fake_devices import make_device
+from tests.support.isolation.gated_program import GatedProgram, KernelLog
 from tests.support.node_agent.node import Container, Node, eventually, nodes_below, overlaps
 from tests.support.node_agent.pod_cgroup import PodCgroup
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.building import program, sanitized_interposer, shipped_interposer
 from tests.isolation.container import OK, QUOTA, Container
+from tests.support.isolation.building import program, sanitized_interposer, shipped_interposer
 
 MOUNT = """
 mount -t tmpfs none /opt

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.building import fake_driver, program
 from tests.isolation.container import QUOTA, Container
-from tests.isolation.fake_devices import MIB
+from tests.support.isolation.building import fake_driver, program
+from tests.support.isolation.fake_devices import MIB
 
 
 def attempt(container: Container, *command: str | Path, **changes: str | None) -> tuple[int, int]:

@@ -19,6 +19,7 @@ MODULES = {
     "hand-off": "node.hand_off",
     "fairness": "node.fairness",
     "shares": "node.shares",
+    "launch-gate": "node.launch_gate",
     "agent-load": "node.agent_load",
     "memory": "node.memory_over_turns",
     "makespan": "node.makespan",

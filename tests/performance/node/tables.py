@@ -96,6 +96,27 @@ def _shares(found: Any) -> Iterator[str]:
     )
 
 
+def _launch_gate(found: Any) -> Iterator[str]:
+    rows = {"bare": "launches only", "ten_microseconds": "launches with computing between them"}
+    yield from table(
+        ["a launch", "with the open gate", "without the library", "the gate", ""],
+        (
+            [
+                title,
+                f"{found[name]['gated_nanoseconds']:,.0f} ns",
+                f"{found[name]['without_nanoseconds']:,.0f} ns",
+                f"{found[name]['cost_nanoseconds']:g} ns",
+                f"{found[name]['cost_percent']:g} %",
+            ]
+            for name, title in rows.items()
+        ),
+    )
+    yield (
+        f"\nThe gate's cost, as launches only show it, is {found['percent_of_ten_microseconds']:g} % of 10 µs; goal 1 %. "
+        f"Medians of {found['bursts']} pairs of bursts of {found['launches']:,} launches.\n"
+    )
+
+
 def _agent_load(found: Any) -> Iterator[str]:
     yield from table(
         [
@@ -317,6 +338,7 @@ NODE = Block(
         "node-hand-off": ("Handing a turn over", _hand_off),
         "node-fairness": ("Service of 64 sessions with equal weights", _fairness),
         "node-shares": ("Shares of a contended GPU across lanes", _shares),
+        "node-launch-gate": ("The launch gate while it is open", _launch_gate),
         "node-agent-load": ("What turns cost the agent", _agent_load),
         "node-memory": ("The agent's memory over a million turns", _memory),
         "node-makespan": ("Two jobs that use their GPU half of the time", _makespan),

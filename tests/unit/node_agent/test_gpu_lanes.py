@@ -171,6 +171,24 @@ def test_a_process_rejoins_the_turn_for_the_iteration_its_sibling_waits_in() -> 
     assert other.holds_turn
 
 
+def test_launch_gates_of_one_container_do_not_prolong_their_turn_for_one_another() -> None:
+    bench = GPUBench(max_lanes=1)
+    lease = bench.container("pair", 50)
+    gates = [bench.process(lease), bench.process(lease)]
+    other = bench.process(bench.container("other", 50))
+    for gate in gates:
+        gate.session.has_iterations = False
+        gate.request()
+        gate.begin()
+    other.request()
+    bench.clock.advance(0.2)
+    gates[0].release()
+    gates[0].request()
+    assert not gates[0].holds_turn, "its sibling waits for its own work only"
+    gates[1].release()
+    assert other.holds_turn
+
+
 def test_memory_of_a_lost_process_counts_until_it_ends() -> None:
     bench = GPUBench()
     first = bench.process(bench.container("first", 100))

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from hack.cluster.cache import cache_folder, exclusive
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 INTERPOSER = ROOT / "node_agent" / "interposer"
-FAKE_DRIVER = HERE / "fake_driver"
-PROGRAMS = HERE / "programs"
+FAKE_DRIVER = ROOT / "tests" / "isolation" / "fake_driver"
+PROGRAMS = ROOT / "tests" / "isolation" / "programs"
 COMPILER = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 BEFORE_SANITIZERS = ("symbols.c", "loaded_objects.c")

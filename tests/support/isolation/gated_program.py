@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.isolation.building import fake_driver, program, shipped_interposer
+from tests.support.isolation.building import fake_driver, program, shipped_interposer
 from tests.support.node_agent.node import Container, enter
 
 _KERNEL = struct.Struct("<qqq")

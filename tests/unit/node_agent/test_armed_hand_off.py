@@ -133,7 +133,7 @@ def test_a_forged_number_begins_no_turn() -> None:
     assert second.page.turn == 0
 
 
-def test_a_lane_waits_for_a_successor_whose_turn_is_withdrawn_after_it_has_begun() -> None:
+def test_a_successor_that_may_not_run_any_more_has_the_turn_that_it_began_and_is_asked_for_it() -> None:
     bench, holder, (other,) = armed_lane()
     late = bench.job("late", 10, 30)
     turn = holder.page.turn
@@ -142,11 +142,23 @@ def test_a_lane_waits_for_a_successor_whose_turn_is_withdrawn_after_it_has_begun
     other.lease.blocked = True
     late.request()
     release(holder, turn, again=False)
-    assert other.channel.sent[-1][:2] == ("revoke", turn + 1)
+    assert other.page.turn == turn + 1
+    assert other.asked_to_yield
     assert not late.holds_turn, "the successor is inside its iteration"
     other.end()
-    release(other, turn + 1, again=False)
+    other.release()
     assert late.holds_turn
+
+
+def test_a_change_of_lanes_during_a_hand_off_costs_no_turn() -> None:
+    bench, holder, (other,) = armed_lane()
+    turn = holder.page.turn
+    leave(holder)
+    other.begin_armed()
+    bench.turns.scheduler.lanes_changed([other.lease])
+    release(holder, turn)
+    assert other.page.turn == turn + 1
+    assert not bench.turns.scheduler.pending
 
 
 def test_a_successor_that_vanishes_after_it_was_woken_keeps_the_lane_until_it_is_outside() -> None:

@@ -72,6 +72,10 @@ class ArmedHandOffs:
         """Yield the turns whose successor says that it has begun."""
         yield from [turn for turn, armed in self._armed.items() if armed.is_taken]
 
+    def taken_leases(self) -> Iterator[Lease]:
+        """Yield the leases of these successors."""
+        yield from [armed.lease for armed in self._armed.values() if armed.is_taken]
+
     def handed_over_seconds(self, turn: Turn, now_seconds: float) -> float:
         """Return when a turn that is being released passed to its successor; now, if that has not begun.
 

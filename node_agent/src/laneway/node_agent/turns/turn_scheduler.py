@@ -240,7 +240,7 @@ class TurnScheduler:
 
     def fits(self, lease: Lease) -> bool:
         """Return whether memory covers the lease beside all that runs or has not released its memory."""
-        return self._memory.fits(lease, self._turns, self._pending)
+        return self._memory.fits(lease, [*self._turns, *self._armed.taken_leases()], self._pending)
 
     def observe_memory(self, reading: MemoryReading | None) -> None:
         """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
@@ -278,7 +278,7 @@ class TurnScheduler:
         self._pending.add(release, session.pid, now_seconds)
         self._has_stale_turns = True
         for other in self._turns.values():
-            self._withdraw(other, now_seconds)  # memory has to be counted before the next turn begins
+            self._disarm(other)  # memory has to be counted before the next turn begins
 
     def _release_finished(self) -> None:
         """Grant lanes that a pending release occupied."""
@@ -307,8 +307,7 @@ class TurnScheduler:
         self._queue.rebuild()
         for turn in self._turns.values():
             if not self._keeps_next_holder(turn):
-                turn.next_holder = ""
-                self._withdraw(turn, now_seconds)
+                self._disarm(turn)
         for lease in moved:
             lease.service_seconds = 0.0
             lease.newcomer = True
@@ -321,7 +320,7 @@ class TurnScheduler:
         self._refresh_stale_turns()
         if self._has_stale_turns:
             for turn in self._turns.values():
-                self._withdraw(turn, now_seconds)
+                self._disarm(turn)
         self._advance_all(now_seconds)
 
     def _update_cached_memory(self, now_seconds: float) -> None:
@@ -346,8 +345,10 @@ class TurnScheduler:
 
     def _refresh_stale_turns(self) -> None:
         self._turn_in = {turn.lane: turn for turn in self._turns.values()}
-        self._has_stale_turns = bool(self._pending) or not all(
-            self._is_current(turn) for turn in self._turns.values()
+        self._has_stale_turns = (
+            bool(self._pending)
+            or not all(self._is_current(turn) for turn in self._turns.values())
+            or any(self._armed.taken_turns())
         )
 
     def _is_current(self, turn: Turn) -> bool:
@@ -406,7 +407,7 @@ class TurnScheduler:
         lease.view = lease.to_view(since_seconds)
         self._queue.enter(lease)
         turn = None if lane is None else self._turn_in.get(lane)
-        if turn is not None and turn.next_holder:
+        if turn is not None and turn.next_holder in self._memory.lanes_by_key:
             next_holder = self._memory.lease(turn.next_holder).view
             rivals = [view for view in (next_holder, lease.view) if view is not None]
             self._set_next_holder(turn, self._settings.policy.choose(rivals, now_seconds) or "")
@@ -493,13 +494,30 @@ class TurnScheduler:
             self._armed.arm(turn)
 
     def _hand_off(self, turn: Turn, now_seconds: float) -> None:
-        """Grant the lane of an ending turn to its next holder, if that lease may still run."""
-        next_holder = self._memory.lease(turn.next_holder)
-        if next_holder.view is not None and next_holder.may_run and not self._has_stale_turns:
+        """Grant the lane of an ending turn to its next holder, if that lease may still run.
+
+        A successor that has begun while that was so has its turn in any case. If it may not run any more, it
+        is asked to yield, as the holder of any turn of an earlier table.
+        """
+        armed = self._armed.of(turn)
+        taken = armed is not None and armed.is_taken
+        next_holder = armed.lease if armed is not None and taken else self._memory.lease(turn.next_holder)
+        may_run = next_holder.may_run and not self._has_stale_turns
+        if next_holder.view is not None and (may_run or taken):
             turn.holders[0].page.write_turn(0)
             self._free_lane(turn, now_seconds, handed_off=True)
-            self._begin(next_holder, turn.lane, now_seconds)
+            begun = self._begin(next_holder, turn.lane, now_seconds)
             self._armed.pop(turn)
+            if not may_run:
+                self._has_stale_turns = True
+                self._holders.request_yield(begun)
+
+    def _disarm(self, turn: Turn) -> None:
+        """Forget the successor of a turn, unless it has begun."""
+        armed = self._armed.of(turn)
+        if armed is None or not armed.is_taken:
+            turn.next_holder = ""
+            self._withdraw(turn, self._clock.monotonic())
 
     def _withdraw(self, turn: Turn, now_seconds: float) -> None:
         """Disarm the successor of a turn. If it has begun, it is told to stop, and the lane waits for it."""

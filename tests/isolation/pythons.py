@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.isolation.building import ROOT
+from tests.support.isolation.building import ROOT
 
 CLIENT = ROOT / "client" / "src"
 BASE: str = getattr(sys, "_base_executable", sys.executable)

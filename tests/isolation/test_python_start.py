@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.building import program
 from tests.isolation.pythons import (
     BASE,
     CLIENT,
@@ -19,6 +18,7 @@ from tests.isolation.pythons import (
     interpreters,
     python_library,
 )
+from tests.support.isolation.building import program
 
 FLAGS = ["", "-E", "-I", "-S", "-X tracemalloc", "-W error", "-bb -O"]
 FLAGS_IN_EACH = ["-I -S", "-X dev"]

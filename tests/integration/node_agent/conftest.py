@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
 from tests.support.node_agent.node import Node, nodes_below
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="the agent and the attacker are root's, as on a node"

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 
 from tests.support.node_agent.node import Container, Node, PeerProcess
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="pods' cgroups are root's")
 

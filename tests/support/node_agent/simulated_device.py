@@ -23,15 +23,23 @@ _WORD: Final = 8
 class SimulatedDevice:
     """A process's access to the device."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, kernels: Path | None = None) -> None:
         """Open the device; the file is created if it does not exist.
 
         Args:
             file: the same for all processes of one GPU.
+            kernels: the folder where the agent reads which processes of the GPU compute (``simulated-kernels/INDEX``); None: it
+                learns nothing of this process.
         """
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, _WORD)
         self._free_from_ns = memoryview(mmap.mmap(self._descriptor, _WORD)).cast("Q")
+        self._busy_ns = memoryview(bytearray(_WORD)).cast("Q")
+        if kernels is not None:
+            kernels.mkdir(parents=True, exist_ok=True)
+            with (kernels / str(os.getpid())).open("w+b") as own:
+                own.truncate(_WORD)
+                self._busy_ns = memoryview(mmap.mmap(own.fileno(), _WORD)).cast("Q")
 
     def run(self, seconds: float) -> None:
         """Run kernels that take the device for this long, and return when they are done."""
@@ -42,6 +50,7 @@ class SimulatedDevice:
             queued_ns = self._reserve(queued_ns, slice_ns)
             left_ns -= slice_ns
             time.sleep(max(0, queued_ns - time.monotonic_ns()) / 1e9)
+            self._busy_ns[0] += slice_ns
 
     def _reserve(self, not_before_ns: int, slice_ns: int) -> int:
         """Take the device's next free slice; return its end (CLOCK_MONOTONIC). A process that ends meanwhile leaves no lock."""

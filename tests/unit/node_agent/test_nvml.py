@@ -117,6 +117,23 @@ def test_a_reading_has_memory_utilization_and_processes_of_both_lists(library: L
     assert reading.process_bytes == {100: 3 * GIB, 101: 0, 102: 1 << 20}
 
 
+def test_processes_compute_as_the_samples_since_the_last_reading_say(library: Library) -> None:
+    driver = NVML()
+    assert driver.read(FIRST).process_utilization == pytest.approx({100: 0.6, 101: 0.1})
+    assert driver.read(FIRST).process_utilization == {}, "no new samples: no process computed"
+    assert driver.read(SECOND).process_utilization == pytest.approx({100: 0.6, 101: 0.1}), (
+        "each GPU has its own"
+    )
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
+def test_a_gpu_may_not_report_which_processes_compute(library: Library, code: int) -> None:
+    library.fail("nvmlDeviceGetProcessUtilization", code)
+    reading = NVML().read(FIRST)
+    assert reading.process_utilization is None
+    assert reading.used_bytes == 5 * GIB
+
+
 def test_clients_of_an_mps_server_count_as_processes(library: Library) -> None:
     library.set("mps_processes", 1)
     reading = NVML().read(FIRST)

@@ -22,6 +22,7 @@ from laneway.node_agent.gpus.protocol import (
 )
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
+from laneway.node_agent.gpus.simulated_kernels import SimulatedKernels
 from laneway.node_agent.gpus.simulated_memory import write_available_memory
 
 from tests.support.node_agent.gpu_bench import FakeClock, FakePage
@@ -36,7 +37,9 @@ class Node:
         self.path = folder / "simulated-faults.yaml"
         self.clock = FakeClock()
         profile = SimulatedGPUs.model_validate({"gpus": [{"memory": "1Gi", "count": 2}], "nvlinks": [[0, 1]]})
-        self.source = SimulatedGPUSource(profile, name, self.clock, FaultsFile(self.path))
+        self.source = SimulatedGPUSource(
+            profile, name, self.clock, FaultsFile(self.path), SimulatedKernels(self.path.with_name("kernels"))
+        )
         self.first, self.second = (gpu.uuid for gpu in self.source.discover())
 
     def say(self, text: str) -> None:
@@ -210,3 +213,19 @@ def test_memory_beyond_the_sessions_is_known_after_a_reading(node: Node) -> None
     node.say("gpus: [{gpu: 0, pods: {ns/a: 2Mi}, processes: {44: 1Ki}}]")
     node.read()
     assert node.source.external_bytes(node.first) == 2 * MIB + 1024
+
+
+def test_processes_report_the_time_of_their_kernels(node: Node) -> None:
+    assert node.read().process_utilization is None, "like a driver that does not sample processes"
+    folder = node.path.with_name("kernels") / "0"
+    folder.mkdir(parents=True)
+    (folder / "17").write_bytes((10**9).to_bytes(8, "little"))
+    assert node.read().process_utilization == {}, "what it computed before nobody knows when"
+    node.clock.advance(2)
+    (folder / "17").write_bytes((2 * 10**9).to_bytes(8, "little"))
+    (folder / "18").write_bytes((9 * 10**9).to_bytes(8, "little"))
+    reading = node.read()
+    assert reading.process_utilization == pytest.approx({17: 0.5, 18: 1.0})
+    assert reading.process_bytes == {17: 0, 18: 0}, "a process that computes is listed"
+    node.clock.advance(2)
+    assert node.read().process_utilization == {}

@@ -89,3 +89,12 @@ def test_without_a_new_reading_the_last_result_stands() -> None:
     over = Violation("MemoryQuotaExceeded", "it holds too much")
     assert check_claim(claim(), None, 5, over) == CheckResult(over, conclusive=False)
     assert check_claim(claim(), {}, 5, over) == CheckResult(None, conclusive=True)
+
+
+def test_computing_without_a_turn_is_the_least_of_all_violations() -> None:
+    without_turn = replace(claim(), without_turn="computes without a turn")
+    assert violation_of(without_turn, {}, 5) == Violation("ComputesWithoutTurn", "computes without a turn")
+    for other in (replace(without_turn, uncovered="no turns"), replace(without_turn, quota_bytes=0)):
+        found = violation_of(other, {1: MIB}, 5)
+        assert found is not None
+        assert found.reason != "ComputesWithoutTurn"

@@ -42,6 +42,7 @@ CONTAINERS_FOLDER: Final = "/run/laneway/containers"
 POD_REQUESTS_FILE: Final = "/run/laneway/pod-requests.json"
 INVENTORY_FILE: Final = "/run/laneway/inventory.json"
 SIMULATED_FAULTS_FILE: Final = "/run/laneway/simulated-faults.yaml"
+SIMULATED_KERNELS_FOLDER: Final = "/run/laneway/simulated-kernels"
 ORDERS_FILE: Final = "/run/laneway/orders.json"
 CDI_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
 """Where a container runtime looks for CDI specs; the agent writes its own into the last one."""

@@ -97,6 +97,12 @@ class WatchdogConfig(Model):
         description="What happens to processes with memory of a GPU in a pod's container that has no share of it. Stop: they are "
         "warned and stopped like a container over its quota. Warn: only a message, for GPUs that another device plugin offers too.",
     )
+    compute_without_turn: Literal["Stop", "Warn"] = Field(
+        default="Stop",
+        description="What happens to a container that computes without a turn while others of its lane want one, where the driver "
+        "reports which processes compute. Stop: it is warned and stopped like one over its quota. Warn: only a message, for nodes with "
+        "programs that have no client.",
+    )
 
 
 class EnforcementConfig(Model):

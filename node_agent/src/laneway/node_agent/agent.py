@@ -299,6 +299,7 @@ class Agent:
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
             turns.count_accounts()
+            turns.sample_turn_time()
             if turns.awaits_reading:
                 self._monitor.check_soon()  # a lane waits for memory that may be free by now
             turns.forget_ended(_ENDED_SECONDS)

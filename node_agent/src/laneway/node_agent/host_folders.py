@@ -35,6 +35,11 @@ class HostFolders:
         return self._below(names.SIMULATED_FAULTS_FILE)
 
     @property
+    def simulated_kernels(self) -> Path:
+        """The time that processes of simulated GPUs compute; written by them."""
+        return self._below(names.SIMULATED_KERNELS_FOLDER)
+
+    @property
     def mps(self) -> Path:
         """What the MPS control daemon shares with its clients."""
         return self._below(names.MPS_FOLDER)

@@ -32,6 +32,7 @@ from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
 from laneway.node_agent.gpus.protocol import GPUError, GPUInfo, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
+from laneway.node_agent.gpus.simulated_kernels import SimulatedKernels
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs import command as job_command
 from laneway.node_agent.no_gpus import NoGPUs
@@ -188,8 +189,9 @@ def _source(config: NodeConfig, options: argparse.Namespace, node: str, clock: C
 
         return NVML()
     profile = parse_config(read_text(options.gpus), SimulatedGPUs, str(options.gpus))
-    faults = FaultsFile(HostFolders(options.root).simulated_faults)
-    return SimulatedGPUSource(profile, node, clock, faults)
+    folders = HostFolders(options.root)
+    faults, kernels = FaultsFile(folders.simulated_faults), SimulatedKernels(folders.simulated_kernels)
+    return SimulatedGPUSource(profile, node, clock, faults, kernels)
 
 
 def _connect(node: str, namespace: str, clock: Clock) -> tuple[KubernetesWriter, NodeLease]:

@@ -28,6 +28,9 @@ class EnforcementStatus:
     eviction_message: str = ""
     """Why its processes were last stopped, as a clause."""
 
+    unscheduled_seconds: float = 0.0
+    """For how long it computed without a turn while others of its lane wanted one, as sampled."""
+
 
 def record_enforcement_status(
     turns: GPUTurns, claim: Claim, status: EnforcementStatus, recorder: EventRecorder
@@ -37,6 +40,7 @@ def record_enforcement_status(
     if lease is None or not is_same_container(lease.record, claim.record):
         return  # the key has a new owner or none
     lease.watchdog_enforcement, lease.watchdog_message = status.enforcement, status.message
+    lease.unscheduled_seconds = status.unscheduled_seconds
     lease.evicted, before, lease.eviction_message = (
         status.evicted,
         lease.eviction_message,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.quantity import format_bytes
+from laneway.node_agent.turns.turn_time import TurnUse
 
 QUOTA_EXCEEDED = "MemoryQuotaExceeded"
 NOT_COVERED = "MemoryNotCovered"
 NOT_RELEASED = "TurnNotReleased"
 NOT_INTERPOSED = "InterposerNotLoaded"
+NO_TURN = "ComputesWithoutTurn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,12 @@ class Claim:
 
     uninterposed_bytes: int | None = None
     """What each of its other processes may hold; None: any amount."""
+
+    turns: TurnUse = field(default_factory=TurnUse)
+    """Its turns at the time of the check."""
+
+    without_turn: str = ""
+    """That it computes without a turn, as a clause; empty if it does not."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -110,7 +118,8 @@ def violation_of(claim: Claim, process_bytes: Mapping[int, int], tolerance_perce
             QUOTA_EXCEEDED,
             f"{count} {held} of GPU memory as the driver reports, more than its quota of {quota}",
         )
-    return _without_interposer(claim, process_bytes) or _known_without_reading(claim)
+    found = _without_interposer(claim, process_bytes) or _known_without_reading(claim)
+    return found or (Violation(NO_TURN, claim.without_turn) if claim.without_turn else None)
 
 
 def _known_without_reading(claim: Claim) -> Violation | None:

@@ -17,6 +17,7 @@ from laneway.api.enforcement import Enforcement, shortfall
 from laneway.api.mps_limits import mps_limit_shortfall
 from laneway.api.node_config import WatchdogConfig
 from laneway.api.quantity import format_bytes
+from laneway.lanes.unscheduled_use import UnscheduledUse
 from laneway.node_agent.containers.record_file import is_same_container
 from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
 from laneway.node_agent.enforcement.escalation import Action, Escalation, Rules, Stage
@@ -28,6 +29,7 @@ from laneway.node_agent.enforcement.process_group import ProcessGroup
 from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
 from laneway.node_agent.enforcement.stray_containers import StrayContainers
 from laneway.node_agent.enforcement.stray_status import record_strays
+from laneway.node_agent.enforcement.turn_check import WARNS_ONLY, WITHOUT_TURN, observe
 from laneway.node_agent.enforcement.violation import QUOTA_EXCEEDED, Claim, Violation, check_claim
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.protocol import GPUReading
@@ -46,6 +48,7 @@ class _TrackedContainer:
 
     claim: Claim
     group: ProcessGroup
+    use: UnscheduledUse = field(default_factory=UnscheduledUse)
     violation: Violation | None = None
     evicted: str = ""
     eviction_message: str = ""
@@ -137,6 +140,8 @@ class Watchdog:
             self._loop.post(partial(self._turns.record_memory_reading, _memory_reading(reading, memory)))
         for tracked in self._tracked.values():
             urgent = bool(lacking - {tracked.claim.record.key})
+            if memory is not None and reading is not None:
+                self._check_turns(tracked, memory, reading)
             self._act(tracked, self._step(tracked, memory, now_seconds, urgent=urgent), urgent=urgent)
             self._publish(tracked, self._status(tracked, level, reading))
         self._check_strays(memory, now_seconds, spared_strays, urgent=bool(lacking))
@@ -202,6 +207,17 @@ class Watchdog:
         for tracked in before.values():
             tracked.group.close()
 
+    def _check_turns(self, tracked: _TrackedContainer, memory: ProcessMemory, reading: GPUReading) -> None:
+        pids = memory.by_claim.get(tracked.claim.key, {})
+        before = tracked.use.computes_without_turn
+        tracked.use = observe(tracked.use, tracked.claim, reading, pids)
+        if not tracked.use.computes_without_turn:
+            return
+        if self._config.compute_without_turn == "Stop":
+            tracked.claim = replace(tracked.claim, without_turn=WITHOUT_TURN)
+        elif not before:
+            _log.warning("%s: %s; %s", tracked.claim.name, WITHOUT_TURN, WARNS_ONLY)
+
     def _step(
         self, tracked: _TrackedContainer, memory: ProcessMemory | None, now_seconds: float, *, urgent: bool
     ) -> Action:
@@ -260,13 +276,19 @@ class Watchdog:
             shortfall(record.minimum_enforcement, level.enforcement, level.reason)
             or mps_limit_shortfall(record.minimum_enforcement, mps_limit_bytes, tracked.claim.quota_bytes),
         ]
+        if tracked.use.computes_without_turn and self._config.compute_without_turn == "Warn":
+            texts.append(f"{WITHOUT_TURN}; {WARNS_ONLY}")
         eviction_message = (
             f"{tracked.eviction_message}; that failed: {tracked.group.failure}"
             if tracked.group.failure
             else tracked.eviction_message
         )
         return EnforcementStatus(
-            enforcement, "; ".join(text for text in texts if text), tracked.evicted, eviction_message
+            enforcement,
+            "; ".join(text for text in texts if text),
+            tracked.evicted,
+            eviction_message,
+            round(tracked.use.total_seconds, 1),
         )
 
     def _warning(self, tracked: _TrackedContainer) -> str:
@@ -313,6 +335,7 @@ def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], froz
             overdue_release=lease.overdue_release,
             interposed_pids=lease.account.processes,
             uninterposed_bytes=uninterposed_bytes(turns, lease.record),
+            turns=turns.turn_use(lease),
         )
         for lease in turns.leases.values()
     )

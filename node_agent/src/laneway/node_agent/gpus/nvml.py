@@ -17,6 +17,7 @@ from laneway.node_agent.gpus.nvml_calls import supported, translated_errors
 from laneway.node_agent.gpus.nvml_errors import read_errors
 from laneway.node_agent.gpus.nvml_events import XidEvents
 from laneway.node_agent.gpus.nvml_processes import read_processes
+from laneway.node_agent.gpus.nvml_utilization import read_utilization
 from laneway.node_agent.gpus.protocol import GPUInfo, GPULostError, GPUReading, XidEvent
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ class NVML:
     def __init__(self) -> None:
         self._initialized = False
         self._xids = XidEvents()
+        self._sampled_us: dict[str, int] = {}
+        """The time of each GPU's newest sample of its processes' utilisation."""
 
     def discover(self) -> tuple[GPUInfo, ...]:
         """Return the node's GPUs without lost ones: a GPU that fell off the bus must not affect the
@@ -77,12 +80,16 @@ class NVML:
             capability = supported(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
         with translated_errors(f"the processes of GPU {uuid}"):
             processes = read_processes(handle)
+        with translated_errors(f"the utilization of the processes of GPU {uuid}"):
+            utilization = read_utilization(handle, self._sampled_us.get(uuid, 0))
+        self._sampled_us[uuid] = utilization.newest_us
         with translated_errors(f"the errors of GPU {uuid}"):
             errors = read_errors(handle)
         return GPUReading(
             used_bytes=int(memory.used),
             utilization_ratio=None if rates is None else rates.gpu / 100,
             process_bytes=processes.used_bytes,
+            process_utilization=utilization.by_pid,
             errors=errors,
             processes_hidden=processes.hidden,
             mps_pids=processes.mps_pids,

@@ -84,6 +84,10 @@ class GPUReading:
     process_bytes: Mapping[int, int] = field(default_factory=dict)
     """Memory of each process, by pid in the agent's namespace."""
 
+    process_utilization: Mapping[int, float] | None = None
+    """The part of the time since the last reading in which each process computed, by pid; those missing did not. It is sampled,
+    and what was sampled may be a second old. None if the GPU or the driver does not report it."""
+
     errors: GPUErrors = GPUErrors()
 
     processes_hidden: str = ""

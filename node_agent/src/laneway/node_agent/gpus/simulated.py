@@ -1,7 +1,7 @@
 """GPUs described by a file, for machines without any. To the agent they behave like real ones.
 
 The memory of a process is what its session reports. Utilization is the time that sessions spend inside
-iterations. The file of faults makes them fail.
+iterations; that of a process is what it reports itself. The file of faults makes them fail.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from laneway.node_agent.gpus.protocol import (
     XidEvent,
 )
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
+from laneway.node_agent.gpus.simulated_kernels import SimulatedKernels
 
 _NAMESPACE: Final = uuid.UUID("6a1f1f3e-6c0b-5d0c-9a53-6c616e657761")
 _WINDOW_SECONDS: Final = 10.0
@@ -65,11 +66,19 @@ def simulated_uuid(node: str, index: int) -> str:
 class SimulatedGPUSource:
     """The GPUs of a profile."""
 
-    def __init__(self, profile: SimulatedGPUs, node: str, clock: Clock, faults: FaultsFile) -> None:
+    def __init__(
+        self,
+        profile: SimulatedGPUs,
+        node: str,
+        clock: Clock,
+        faults: FaultsFile,
+        kernels: SimulatedKernels,
+    ) -> None:
         self._profile = profile
         self._node = node
         self._clock = clock
         self._faults = faults
+        self._kernels = kernels
         self._uuids: tuple[str, ...] = ()
         self._external_bytes: dict[str, int] = {}
         self._uses: dict[str, deque[tuple[float, float]]] = {}
@@ -118,12 +127,16 @@ class SimulatedGPUSource:
             raise GPULostError(f"the simulated GPU {uuid} fell off the bus")
         use = GPUUse(0.0) if self.use_of is None else self.use_of(uuid)
         processes = _process_bytes(use, fault)
+        computing = self._kernels.utilization(index, self._clock.monotonic())
+        for pid in computing or ():
+            processes.setdefault(pid, 0)
         reported_bytes = sum(session.held_bytes for session in use.sessions)
         self._external_bytes[uuid] = max(0, sum(processes.values()) - reported_bytes)
         return GPUReading(
             used_bytes=sum(processes.values()),
             utilization_ratio=self._utilization_ratio(uuid, use.busy_seconds),
             process_bytes=processes,
+            process_utilization=computing,
             mig=fault.mig,
             errors=GPUErrors(
                 fault.uncorrected_errors, fault.remap_failed, fault.remap_pending, _RECOVERY[fault.recovery]

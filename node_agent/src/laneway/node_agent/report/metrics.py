@@ -98,6 +98,12 @@ SESSION_PROGRESS = MetricSpec(
     "Recent progress of a container that competes with other lanes, as a part of its progress alone.",
     _POD,
 )
+UNSCHEDULED_SECONDS = MetricSpec(
+    "laneway_unscheduled_seconds_total",
+    "counter",
+    "Time for which a container computed without a turn while others of its lane wanted one, as the driver samples it.",
+    _POD,
+)
 REFUSED_ALLOCATIONS = MetricSpec(
     "laneway_refused_allocations_total",
     "counter",
@@ -141,6 +147,7 @@ METRICS = (
     ITERATIONS,
     GPU_SECONDS,
     DATA_SECONDS,
+    UNSCHEDULED_SECONDS,
     SESSION_PROGRESS,
     REFUSED_ALLOCATIONS,
     TURN_DURATION,
@@ -246,6 +253,7 @@ class AgentCollector:
         seconds = _counter(GPU_SECONDS)
         data = _counter(DATA_SECONDS)
         progress = _gauge(SESSION_PROGRESS)
+        unscheduled = _counter(UNSCHEDULED_SECONDS)
         refused = _counter(REFUSED_ALLOCATIONS)
         for gpu, lease in _leases(gpus):
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
@@ -253,6 +261,7 @@ class AgentCollector:
             iterations.add_metric(values, lease.iterations)
             seconds.add_metric(values, lease.busy_seconds)
             data.add_metric(values, lease.data_seconds)
+            unscheduled.add_metric(values, lease.unscheduled_seconds)
             if lease.progress_ratio is not None:
                 progress.add_metric(values, lease.progress_ratio)
             refused.add_metric(values, lease.refusals)
@@ -260,6 +269,7 @@ class AgentCollector:
         yield iterations
         yield seconds
         yield data
+        yield unscheduled
         yield progress
         yield refused
         durations = _histogram(TURN_DURATION)

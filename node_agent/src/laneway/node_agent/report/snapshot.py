@@ -54,6 +54,8 @@ class LeaseSnapshot:
     iterations: int
     busy_seconds: float
     data_seconds: float
+    unscheduled_seconds: float
+    """Time for which it computed without a turn while others of its lane wanted one."""
     report: Report | None
     saved_work: SavedWork | None
     remaining_seconds: float | None
@@ -127,6 +129,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         iterations=lease.iterations,
         busy_seconds=lease.busy_seconds,
         data_seconds=lease.data_seconds,
+        unscheduled_seconds=lease.unscheduled_seconds,
         report=lease.report,
         saved_work=lease.saved_work,
         remaining_seconds=_remaining_seconds(lease),

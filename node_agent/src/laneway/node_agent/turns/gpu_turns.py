@@ -25,6 +25,7 @@ from laneway.node_agent.turns.stray_report import StrayReport
 from laneway.node_agent.turns.timers import Timers
 from laneway.node_agent.turns.turn_log import TurnLog
 from laneway.node_agent.turns.turn_scheduler import TurnScheduler
+from laneway.node_agent.turns.turn_time import TurnUse
 
 _CHANGE_PERCENT = 5
 """A smaller change of a framework's memory is ignored."""
@@ -250,6 +251,32 @@ class GPUTurns:
         if covered and lease.uncovered:
             self._recorder.record_event(lease, "MemoryNotCovered", lease.uncovered)
         self._recorder.changed()
+
+    def sample_turn_time(self) -> None:
+        """Remember how long each lease has held turns. Called four times a second."""
+        now_seconds = self._clock.monotonic()
+        for lease in self.leases.values():
+            lease.turn_time.sample(now_seconds, self._running_seconds(lease, now_seconds))
+
+    def turn_use(self, lease: Lease) -> TurnUse:
+        """Return how long a lease has held turns, and whether others lack them now."""
+        now_seconds = self._clock.monotonic()
+        running_seconds = self._running_seconds(lease, now_seconds)
+        lane = self.memory.lane_of(lease)
+        # A lease without a lane gets no turns, so it takes its time from all others.
+        rivals = self.leases.values() if lane is None else self.memory.members(lane)
+        return TurnUse(
+            lease.turn_time.ended_seconds + running_seconds,
+            lease.turn_time.recent_ratio(now_seconds, running_seconds),
+            any(
+                rival is not lease and (rival in self.scheduler.turns or rival.view is not None)
+                for rival in rivals
+            ),
+        )
+
+    def _running_seconds(self, lease: Lease, now_seconds: float) -> float:
+        turn = self.scheduler.turns.get(lease)
+        return 0.0 if turn is None else now_seconds - turn.began_seconds
 
     def record_overrun(self, lease: Lease, text: str) -> None:
         """Record that a process hit its memory quota and is about to fail."""

@@ -12,6 +12,7 @@ from laneway.lanes import MemoryAccount, SeenMemory, Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork, Session, Sizes, saved_by_any
+from laneway.node_agent.turns.turn_time import TurnTime
 
 
 @dataclass(slots=True)
@@ -49,6 +50,12 @@ class Lease:
 
     service_seconds: float = 0.0
     """The service that the turn policy counts. It differs from the attained service."""
+
+    turn_time: TurnTime = field(default_factory=TurnTime)
+    """How long it has held turns, by the clock."""
+
+    unscheduled_seconds: float = 0.0
+    """For how long it computed without a turn while others of its lane wanted one, as sampled."""
 
     attained_seconds: float = 0.0
     """All service charged to it, in any lane."""

@@ -559,6 +559,7 @@ class TurnScheduler:
         charge_seconds = turn.charge_seconds(now_seconds)
         lease.service_seconds += charge_seconds
         lease.attained_seconds += charge_seconds
+        lease.turn_time.ended_seconds += now_seconds - turn.began_seconds
         lease.away_since_seconds = now_seconds
         since_seconds = turn.contended_since_seconds
         lease.kept_waiting_seconds = 0.0 if since_seconds is None else now_seconds - since_seconds

@@ -17,6 +17,11 @@ bool place_of_device(CUdevice device, struct place *place);
 /* The GPU of the calling thread's current context. */
 bool current_place(struct place *place);
 
+/* The stream's context is the calling thread's current one. */
+bool is_default_stream(CUstream stream);
+
+bool is_on_host(CUmemLocation location);
+
 /* The GPU of a stream's context, which need not be the current one. */
 bool place_of_stream(CUstream stream, struct place *place);
 

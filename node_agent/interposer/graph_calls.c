@@ -62,9 +62,7 @@ static bool reserve_graph(CUgraph graph, uint64_t bytes[MOST_DEVICES])
         if (bytes[device] == 0)
             continue;
         uint64_t pool = place_of_device(device, &place) ? pool_number(NULL, &place) : 0;
-        if (pool == 0) {
-            bytes[device] = 0;
-        } else if (!reserve_in_pool(pool, bytes[device])) {
+        if (pool == 0 || !reserve_in_pool(pool, bytes[device])) {
             release_devices(bytes, device);
             return false;
         }

@@ -13,22 +13,28 @@ static bool is_capturing(CUstream stream)
 
 typedef CUresult (*free_function)(CUdeviceptr, CUstream);
 
-/* `pool` NULL: the device's current pool. */
+/* `pool` NULL: the device's current pool. False and no refusal: the call passes uncounted. */
 static bool begin(CUmemoryPool pool, size_t bytes, CUstream stream, struct allocation *allocation, CUresult *refusal)
 {
     struct place place;
     *refusal = CUDA_SUCCESS;
-    if (is_capturing(stream))
+    enum pool_memory memory = pool != NULL ? memory_of_pool(pool, &place) : POOL_UNKNOWN;
+    if (is_capturing(stream) || memory == POOL_ON_HOST)
         return false;
-    bool found = pool != NULL ? pool_place(pool, &place) : place_of_stream(stream, &place);
+    /* A pool that nothing is known of counts on the stream's device. */
+    if (memory == POOL_UNKNOWN && !place_of_stream(stream, &place)) {
+        if (!is_default_stream(stream))
+            *refusal = CUDA_ERROR_OUT_OF_MEMORY;
+        return false; /* without a current context the driver gives the right error itself */
+    }
     __typeof__(&cuDeviceGetMemPool) get_pool = REAL(cuDeviceGetMemPool);
-    if (!found || (pool == NULL && (get_pool == NULL || get_pool(&pool, place.device) != CUDA_SUCCESS)))
+    if (pool == NULL && (get_pool == NULL || get_pool(&pool, place.device) != CUDA_SUCCESS))
         return false;
     struct place current;
     CUcontext context = current_place(&current) && current.device == place.device ? current.context : NULL;
     *allocation = (struct allocation){.kind = KIND_POINTER, .bytes = bytes, .gpu = place.gpu, .context = context};
     allocation->pool = pool_number(pool, &place);
-    bool granted = allocation->pool != 0 ? reserve_in_pool(allocation->pool, bytes) : reserve_bytes(&place, bytes);
+    bool granted = allocation->pool != 0 && reserve_in_pool(allocation->pool, bytes);
     if (!granted)
         *refusal = CUDA_ERROR_OUT_OF_MEMORY;
     return granted;
@@ -42,7 +48,7 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
         return result;
     }
     /* The pool may have grown by more than was asked for. */
-    if (allocation->pool != 0 && !pool_settle(allocation->pool)) {
+    if (!pool_settle(allocation->pool)) {
         if (free_memory != NULL)
             free_memory(*pointer, stream);
         release(allocation);
@@ -108,17 +114,27 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return free_with(REAL(cuMemFreeAsync_ptsz), pointer, stream, CU_STREAM_PER_THREAD);
 }
 
+/* False: the table has no place for the pool. A pool whose device is not told here is recorded at its first allocation. */
+static bool record_pool(CUmemoryPool pool, CUmemLocation location)
+{
+    struct place place;
+    if (is_on_host(location))
+        return host_pool_number(pool) != 0;
+    bool told = location.type == CU_MEM_LOCATION_TYPE_DEVICE && place_of_device(location.id, &place);
+    return !told || pool_number(pool, &place) != 0;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     __typeof__(&cuMemPoolCreate) real = REAL(cuMemPoolCreate);
-    if (real == NULL)
+    __typeof__(&cuMemPoolDestroy) destroy = REAL(cuMemPoolDestroy);
+    if (real == NULL || destroy == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real(pool, properties);
-    struct place place;
-    if (result == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        place_of_device(properties->location.id, &place))
-        pool_number(*pool, &place);
-    return result;
+    if (result != CUDA_SUCCESS || record_pool(*pool, properties->location))
+        return result;
+    destroy(*pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

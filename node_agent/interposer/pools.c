@@ -8,12 +8,12 @@
 #include "critical_section.h"
 #include "symbols.h"
 
-enum { MOST_POOLS = 256 };
+enum { MOST_POOLS = 1024, ON_HOST = -1 };
 
 struct pool {
     bool present, forgotten;
     CUmemoryPool handle; /* NULL: the memory of the device's graphs */
-    CUdevice device;
+    CUdevice device;     /* or ON_HOST: its memory is no GPU's, and nothing is charged */
     CUuuid gpu;
     uint64_t live;    /* bytes of its allocations */
     uint64_t charged; /* in the account; never less than `live` */
@@ -22,11 +22,12 @@ struct pool {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[MOST_POOLS];
+static atomic_uint_fast64_t last; /* the highest number that any pool has had */
 static atomic_bool slack; /* some pool is charged with more than its allocations */
 
 static struct pool *find(CUmemoryPool handle, CUdevice device)
 {
-    for (int i = 0; i < MOST_POOLS; i++) {
+    for (uint64_t i = 0; i < atomic_load(&last); i++) {
         struct pool *pool = &pools[i];
         if (pool->present && !pool->forgotten && pool->handle == handle && (handle != NULL || pool->device == device))
             return pool;
@@ -34,18 +35,32 @@ static struct pool *find(CUmemoryPool handle, CUdevice device)
     return NULL;
 }
 
-uint64_t pool_number(CUmemoryPool handle, const struct place *place)
+static uint64_t number_of(const struct pool *wanted)
 {
     struct critical_section section = enter(&lock);
-    struct pool *pool = find(handle, place->device);
-    for (int i = 0; pool == NULL && i < MOST_POOLS; i++) {
+    struct pool *pool = find(wanted->handle, wanted->device);
+    for (uint64_t i = 0; pool == NULL && i < MOST_POOLS; i++) {
         if (!pools[i].present) {
             pool = &pools[i];
-            *pool = (struct pool){.present = true, .handle = handle, .device = place->device, .gpu = place->gpu};
+            *pool = *wanted;
+            if (i >= atomic_load(&last))
+                atomic_store(&last, i + 1);
         }
     }
     leave(&lock, section);
     return pool != NULL ? (uint64_t)(pool - pools) + 1 : 0;
+}
+
+uint64_t pool_number(CUmemoryPool handle, const struct place *place)
+{
+    struct pool pool = {.present = true, .handle = handle, .device = place->device, .gpu = place->gpu};
+    return number_of(&pool);
+}
+
+uint64_t host_pool_number(CUmemoryPool handle)
+{
+    struct pool pool = {.present = true, .handle = handle, .device = ON_HOST};
+    return number_of(&pool);
 }
 
 /* Charges the pool with at least `target` bytes. They are claimed before the account is asked, so that two threads do not both count on the
@@ -77,7 +92,7 @@ bool pool_reserve(uint64_t number, uint64_t bytes)
 static bool reserved_by_driver(const struct pool *pool, uint64_t *reserved)
 {
     *reserved = 0;
-    if (pool->forgotten)
+    if (pool->forgotten || pool->device == ON_HOST)
         return true;
     if (pool->handle == NULL) {
         __typeof__(&cuDeviceGetGraphMemAttribute) real = REAL(cuDeviceGetGraphMemAttribute);
@@ -153,14 +168,14 @@ void pools_settle(void)
     check_for_fork();
     if (!atomic_exchange(&slack, false))
         return;
-    for (uint64_t number = 1; number <= MOST_POOLS; number++)
+    for (uint64_t number = 1; number <= atomic_load(&last); number++)
         if (is_present(number))
             pool_settle(number); /* sets `slack` again where some is left */
 }
 
 void pools_trim(void)
 {
-    for (uint64_t number = 1; number <= MOST_POOLS; number++) {
+    for (uint64_t number = 1; number <= atomic_load(&last); number++) {
         struct pool pool = begin_query(number);
         bool unused = has_handle(&pool) && pool.charged > pool.live;
         __typeof__(&cuMemPoolTrimTo) trim_pool = REAL(cuMemPoolTrimTo);
@@ -178,7 +193,7 @@ void pools_trim(void)
 uint64_t pool_forget(CUmemoryPool handle)
 {
     struct critical_section section = enter(&lock);
-    struct pool *pool = find(handle, -1);
+    struct pool *pool = find(handle, ON_HOST);
     if (pool != NULL)
         pool->forgotten = true;
     int queries = pool != NULL ? pool->queries : 0;
@@ -202,21 +217,15 @@ void pool_forgotten(uint64_t number, bool destroyed)
     pool_settle(number);
 }
 
-bool pool_place(CUmemoryPool handle, struct place *place)
+/* A device's default pool is nothing that the program creates. */
+static bool place_of_default_pool(CUmemoryPool handle, struct place *place)
 {
-    struct critical_section section = enter(&lock);
-    struct pool *pool = find(handle, -1);
-    CUdevice device = pool != NULL ? pool->device : -1;
-    leave(&lock, section);
-    if (device >= 0)
-        return place_of_device(device, place);
-    /* A device's default pool, or the one that is current on it, is nothing that the program creates. */
     __typeof__(&cuDeviceGetDefaultMemPool) get_default = REAL(cuDeviceGetDefaultMemPool);
     __typeof__(&cuDeviceGetCount) get_count = REAL(cuDeviceGetCount);
     int count = 0;
     if (get_default == NULL || get_count == NULL || get_count(&count) != CUDA_SUCCESS)
         return false;
-    for (device = 0; device < count; device++) {
+    for (CUdevice device = 0; device < count; device++) {
         CUmemoryPool of_device;
         if (get_default(&of_device, device) == CUDA_SUCCESS && of_device == handle)
             return place_of_device(device, place);
@@ -224,10 +233,24 @@ bool pool_place(CUmemoryPool handle, struct place *place)
     return false;
 }
 
+enum pool_memory memory_of_pool(CUmemoryPool handle, struct place *place)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = find(handle, ON_HOST);
+    bool known = pool != NULL;
+    CUdevice device = known ? pool->device : ON_HOST;
+    leave(&lock, section);
+    if (known && device == ON_HOST)
+        return POOL_ON_HOST;
+    bool found = known ? place_of_device(device, place) : place_of_default_pool(handle, place);
+    return found ? POOL_ON_DEVICE : POOL_UNKNOWN;
+}
+
 void pools_reset_in_child(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     memcpy(&lock, &unlocked, sizeof lock);
     memset(pools, 0, sizeof pools);
+    atomic_store(&last, 0);
     atomic_store(&slack, false);
 }

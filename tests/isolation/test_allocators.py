@@ -131,13 +131,49 @@ def test_a_pool_grows_in_larger_units_than_it_is_asked_for(
 
 
 def test_a_pool_of_its_own_counts_on_its_device(container: Container, program: Interpreter) -> None:
-    pool = program.call("cuMemPoolCreate", OUT, hexadecimal("iiii", 1, 0, 1, 1) + "00" * 72)[1]
+    pool = pool_on(program, 1)[1]
     pointer = program.call("cuMemAllocFromPoolAsync", OUT, HALF, pool, 0)[1]
     assert container.account.used(container.devices[1].uuid) == container.devices[1].used == HALF
     assert program.call("cuMemPoolDestroy", pool) == [OK]
     assert container.account.used(container.devices[1].uuid) == HALF
     assert program.call("cuMemFreeAsync", pointer, 0) == [OK]
     assert container.account.used(container.devices[1].uuid) == container.devices[1].used == 0
+
+
+def pool_on(program: Interpreter, device: int, kind: int = 1, location: int = 1) -> tuple[int, int]:
+    properties = hexadecimal("iiii", kind, 0, location, device) + "00" * 72
+    result, pool, _ = program.call("cuMemPoolCreate", OUT, properties)
+    return result, pool
+
+
+def test_each_of_300_pools_counts(container: Container, program: Interpreter) -> None:
+    pools = [pool_on(program, 0) for _ in range(300)]
+    assert {result for result, _ in pools} == {OK}
+    for _, pool in (pools[0], pools[255], pools[256], pools[299]):
+        assert program.call("cuMemAllocFromPoolAsync", OUT, QUOTA + 1, pool, 0)[0] == OUT_OF_MEMORY
+    assert program.call("cuMemAllocFromPoolAsync", OUT, HALF, pools[299][1], 0)[0] == OK
+    assert container.charged == container.device.used == HALF
+
+
+def test_a_pool_that_cannot_be_counted_is_refused(container: Container, program: Interpreter) -> None:
+    pools = []
+    while len(pools) < 2000 and (made := pool_on(program, 0))[0] == OK:
+        pools.append(made[1])
+    assert len(pools) == 1024
+    # The default pool and the graphs' memory have no place in the table either.
+    assert program.call("cuMemAllocAsync", OUT, 1, 0)[0] == OUT_OF_MEMORY
+    assert program.call("cuGraphInstantiateWithFlags", OUT, graph_of(program, 1), 0)[0] == OUT_OF_MEMORY
+    assert container.device.used == 0
+    assert program.call("cuMemPoolDestroy", pools[0]) == [OK]
+    assert program.call("cuMemAllocAsync", OUT, HALF, 0)[0] == OK
+    assert container.charged == container.device.used == HALF
+
+
+def test_a_pool_of_host_memory_does_not_count(container: Container, program: Interpreter) -> None:
+    result, pool = pool_on(program, 0, location=2)
+    assert result == OK
+    assert program.call("cuMemAllocFromPoolAsync", OUT, 2 * QUOTA, pool, 0)[0] == OK
+    assert container.charged == container.device.used == 0
 
 
 def test_mapped_and_retained_handles_keep_their_memory(container: Container, program: Interpreter) -> None:

@@ -15,8 +15,10 @@ struct pool {
     uint64_t reserved, used, threshold;
 };
 
+enum { MOST_MADE = 4096, LOCATION_HOST = 2, HOST = -1 };
+
 static struct pool defaults[MOST_DEVICES];
-static struct pool *made[256];
+static struct pool *made[MOST_MADE];
 static int made_count;
 
 static struct pool *default_pool(int device)
@@ -80,15 +82,20 @@ FAKE CUresult cuDeviceGetMemPool(CUmemoryPool *pool, int device)
 
 FAKE CUresult cuMemPoolCreate(CUmemoryPool *pool, const int *properties)
 {
-    int device = properties[3];
-    if (device_of(device) == NULL)
+    int device = properties[2] == LOCATION_HOST ? HOST : properties[3];
+    if (device != HOST && device_of(device) == NULL)
         return INVALID_DEVICE;
     *pool = calloc(1, sizeof **pool);
     (*pool)->device = device;
     driver_lock();
-    made[made_count++ % 256] = *pool;
+    made[made_count++ % MOST_MADE] = *pool;
     driver_unlock();
     return SUCCESS;
+}
+
+static bool take_for(const struct pool *pool, int64_t bytes)
+{
+    return pool->device == HOST || take(pool->device, bytes);
 }
 
 static void shrink(struct pool *pool, uint64_t keep)
@@ -96,7 +103,7 @@ static void shrink(struct pool *pool, uint64_t keep)
     uint64_t needed = (pool->used + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     uint64_t target = needed > keep ? needed : keep;
     if (pool->reserved > target) {
-        take(pool->device, -(int64_t)(pool->reserved - target));
+        take_for(pool, -(int64_t)(pool->reserved - target));
         pool->reserved = target;
     }
 }
@@ -141,7 +148,7 @@ void pools_synchronize(void)
     driver_lock();
     for (int i = 0; i < device_count(); i++)
         shrink(default_pool(i), defaults[i].threshold);
-    for (int i = 0; i < made_count && i < 256; i++)
+    for (int i = 0; i < made_count && i < MOST_MADE; i++)
         shrink(made[i], made[i]->threshold);
     driver_unlock();
 }
@@ -157,7 +164,7 @@ FAKE CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemo
     driver_lock();
     uint64_t needed = (pool->used + bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     uint64_t growth = needed > pool->reserved ? needed - pool->reserved : 0;
-    bool fits = growth == 0 || take(pool->device, (int64_t)growth);
+    bool fits = growth == 0 || take_for(pool, (int64_t)growth);
     if (fits) {
         pool->reserved += growth;
         pool->used += bytes;

@@ -83,7 +83,7 @@ static CUresult conclude_graph(CUresult result, CUgraphExec *executable, const u
         struct allocation allocation = {.kind = KIND_GRAPH_EXEC + device, .bytes = bytes[device], .gpu = place.gpu};
         allocation.key = (uintptr_t)*executable;
         allocation.pool = pool_number(NULL, &place);
-        allocations_add(&allocation);
+        record(&allocation);
     }
     return result;
 }
@@ -125,12 +125,13 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph grap
 CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
     __typeof__(&cuGraphExecDestroy) real = REAL(cuGraphExecDestroy);
+    uint64_t began = allocations_now();
     CUresult result = real != NULL ? real(executable) : CUDA_ERROR_NOT_INITIALIZED;
     if (result != CUDA_SUCCESS)
         return result;
     for (CUdevice device = 0; device < MOST_DEVICES; device++) {
         struct allocation allocation;
-        if (allocations_take(KIND_GRAPH_EXEC + device, (uintptr_t)executable, &allocation))
+        if (allocations_take_older(KIND_GRAPH_EXEC + device, (uintptr_t)executable, began, &allocation))
             release(&allocation);
     }
     return result;

@@ -56,7 +56,7 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     allocation->key = *pointer;
-    allocations_add(allocation);
+    record(allocation);
     return result;
 }
 

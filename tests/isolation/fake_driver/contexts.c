@@ -6,6 +6,7 @@
 static __thread struct context *stack[16];
 static __thread int depth;
 static struct context primaries[MOST_DEVICES];
+static struct context *unused; /* a handle that is free is the next to be handed out */
 static struct block *blocks;
 static uint64_t next_address = 0x7f0000000000;
 
@@ -69,8 +70,11 @@ FAKE CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, int device)
     (void)flags;
     if (device_of(device) == NULL)
         return INVALID_DEVICE;
-    *context = calloc(1, sizeof **context);
-    (*context)->device = device;
+    driver_lock();
+    *context = unused != NULL ? unused : malloc(sizeof **context);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    **context = (struct context){.device = device};
     stack[depth++] = *context;
     return SUCCESS;
 }
@@ -82,6 +86,11 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context)
     forget_context(context);
     if (current() == context)
         depth--;
+    driver_lock();
+    context->next_unused = unused;
+    unused = context;
+    driver_unlock();
+    before_return("cuCtxDestroy");
     return SUCCESS;
 }
 
@@ -145,6 +154,7 @@ FAKE CUresult cuDevicePrimaryCtxReset_v2(int device)
         return INVALID_DEVICE;
     primaries[device].references = 0;
     forget_context(&primaries[device]);
+    before_return("cuDevicePrimaryCtxReset");
     return SUCCESS;
 }
 

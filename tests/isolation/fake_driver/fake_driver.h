@@ -43,7 +43,7 @@ struct device_file {
 struct context {
     int device, references;
     bool primary;
-    struct block *blocks;
+    struct context *next_unused;
 };
 
 /* Memory of the device, as a context, a handle or a pool holds it. */
@@ -61,6 +61,9 @@ struct device_file *device_of(int device);
 /* Takes memory of a device, or gives it back (negative). False: the device is full. */
 bool take(int device, int64_t bytes);
 struct context *current(void);
+
+/* To be called without the lock, after a call's work: see cuFakeBeforeReturn. */
+void before_return(const char *call);
 
 void driver_lock(void);
 void driver_unlock(void);

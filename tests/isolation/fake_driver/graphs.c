@@ -19,7 +19,10 @@ struct graph {
 struct executable {
     uint64_t bytes[MOST_DEVICES];
     bool launched;
+    struct executable *next_unused;
 };
+
+static struct executable *unused; /* a handle that is free is the next to be handed out */
 
 static uint64_t reserved[MOST_DEVICES], needed[MOST_DEVICES];
 
@@ -109,7 +112,11 @@ static void add_bytes(struct graph *graph, uint64_t *bytes)
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
     (void)flags;
-    *executable = calloc(1, sizeof **executable);
+    driver_lock();
+    *executable = unused != NULL ? unused : malloc(sizeof **executable);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    **executable = (struct executable){.launched = false};
     add_bytes(graph, (*executable)->bytes);
     return SUCCESS;
 }
@@ -143,8 +150,10 @@ FAKE CUresult cuGraphExecDestroy(CUgraphExec executable)
     driver_lock();
     for (int i = 0; i < device_count() && executable->launched; i++)
         needed[i] -= executable->bytes[i];
+    executable->next_unused = unused;
+    unused = executable;
     driver_unlock();
-    free(executable);
+    before_return("cuGraphExecDestroy");
     return SUCCESS;
 }
 

@@ -117,7 +117,10 @@ FAKE CUresult cuMipmappedArrayDestroy(void *array)
 struct physical {
     int device, holders;
     uint64_t bytes;
+    struct physical *next_unused;
 };
+
+static struct physical *unused; /* a handle that is free is the next to be handed out */
 
 struct properties {
     int type, handle_types, location_type, device;
@@ -130,8 +133,11 @@ FAKE CUresult cuMemCreate(uint64_t *handle, size_t bytes, const struct propertie
         return INVALID_VALUE;
     if (!take(properties->device, (int64_t)bytes))
         return OUT_OF_MEMORY;
-    struct physical *physical = malloc(sizeof *physical);
-    *physical = (struct physical){properties->device, 1, bytes};
+    driver_lock();
+    struct physical *physical = unused != NULL ? unused : malloc(sizeof *physical);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    *physical = (struct physical){properties->device, 1, bytes, NULL};
     *handle = (uint64_t)physical;
     return SUCCESS;
 }
@@ -143,13 +149,17 @@ static void let_go(struct physical *physical)
     driver_unlock();
     if (last) {
         take(physical->device, -(int64_t)physical->bytes);
-        free(physical);
+        driver_lock();
+        physical->next_unused = unused;
+        unused = physical;
+        driver_unlock();
     }
 }
 
 FAKE CUresult cuMemRelease(uint64_t handle)
 {
     let_go((struct physical *)handle);
+    before_return("cuMemRelease");
     return SUCCESS;
 }
 
@@ -179,6 +189,7 @@ FAKE CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
             let_go((struct physical *)mapping->stream);
         free(mapping);
     }
+    before_return("cuMemUnmap");
     return SUCCESS;
 }
 

@@ -90,6 +90,8 @@ typedef struct {
     unsigned int NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+enum { CUDA_ARRAY3D_LAYERED = 0x01, CUDA_ARRAY3D_CUBEMAP = 0x04 };
+
 /* Arrays without memory of their own: memory of cuMemCreate is mapped into them. */
 enum { CUDA_ARRAY3D_SPARSE = 0x40, CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80 };
 

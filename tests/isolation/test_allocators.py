@@ -87,6 +87,42 @@ def test_it_counts_exactly_and_ends_at_the_quota(
     assert allocate(program, HALF)[0] == OK
 
 
+ODD_ARRAYS = {
+    "flat": ("cuArrayCreate_v2", hexadecimal("QQiI", 1001, 2003, 1, 1), ()),
+    "flat, 16 bits": ("cuArrayCreate_v2", hexadecimal("QQiI", 77, 999, 0x10, 2), ()),
+    "of 3 dimensions": ("cuArray3DCreate_v2", hexadecimal("QQQiII", 65, 65, 65, 1, 1, 0), ()),
+    "layered": ("cuArray3DCreate_v2", hexadecimal("QQQiII", 65, 65, 7, 1, 1, 1), ()),
+    "mipmapped": ("cuMipmappedArrayCreate", hexadecimal("QQQiII", 999, 999, 9, 1, 1, 0), (4,)),
+    "mipmapped and layered": ("cuMipmappedArrayCreate", hexadecimal("QQQiII", 999, 999, 9, 1, 1, 1), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", ODD_ARRAYS)
+def test_an_arrays_padding_counts(container: Container, program: Interpreter, name: str) -> None:
+    create, description, rest = ODD_ARRAYS[name]
+    assert program.call(create, OUT, description, *rest)[0] == OK
+    assert container.charged == container.device.used > 0
+
+
+@pytest.mark.parametrize("name", ODD_ARRAYS)
+def test_without_the_drivers_word_an_array_counts_with_the_most_that_it_can_take(
+    container: Container, name: str
+) -> None:
+    create, description, rest = ODD_ARRAYS[name]
+    program = container.start(FAKE_CUDA_WITHOUT_DEFERRED_MAPPING="1")
+    try:
+        assert program.call(create, OUT, description, *rest)[0] == OK
+        assert container.charged >= container.device.used > 0
+    finally:
+        program.end()
+
+
+def test_an_array_that_is_mapped_later_has_no_memory(container: Container, program: Interpreter) -> None:
+    description = hexadecimal("QQQiII", 1000, 1000, 0, 1, 1, 0x80)
+    assert program.call("cuArray3DCreate_v2", OUT, description)[0] == OK
+    assert container.charged == container.device.used == 0
+
+
 def test_a_refusal_of_the_driver_gives_the_bytes_back(container: Container, program: Interpreter) -> None:
     container.account.quotas[container.device.uuid] = 1 << 50
     assert program.allocate(2 << 30)[0] == OUT_OF_MEMORY

@@ -28,6 +28,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
+    NOT_SUPPORTED = 801,
 };
 enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512 };
 
@@ -54,6 +55,7 @@ struct block {
     struct context *context; /* NULL: freed with no context */
     struct pool *pool;
     struct stream *stream;
+    uint64_t required_bytes; /* of an array whose memory is to be mapped later */
 };
 
 int device_count(void);

@@ -18,6 +18,7 @@ struct pool {
     uint64_t live;    /* bytes of its allocations */
     uint64_t charged; /* in the account; never less than `live` */
     int queries;      /* calls of the driver under way with `handle`, which must not be destroyed meanwhile */
+    int holders;      /* threads that work with the pool's number, which must not become another's meanwhile */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +41,7 @@ static uint64_t number_of(const struct pool *wanted)
     struct critical_section section = enter(&lock);
     struct pool *pool = find(wanted->handle, wanted->device);
     for (uint64_t i = 0; pool == NULL && i < MOST_POOLS; i++) {
-        if (!pools[i].present) {
+        if (!pools[i].present && pools[i].holders == 0) {
             pool = &pools[i];
             *pool = *wanted;
             if (i >= atomic_load(&last))
@@ -89,10 +90,15 @@ bool pool_reserve(uint64_t number, uint64_t bytes)
     return charge(number, bytes, 0);
 }
 
+static bool has_handle(const struct pool *pool)
+{
+    return pool->present && !pool->forgotten;
+}
+
 static bool reserved_by_driver(const struct pool *pool, uint64_t *reserved)
 {
     *reserved = 0;
-    if (pool->forgotten || pool->device == ON_HOST)
+    if (!has_handle(pool) || pool->device == ON_HOST)
         return true;
     if (pool->handle == NULL) {
         __typeof__(&cuDeviceGetGraphMemAttribute) real = REAL(cuDeviceGetGraphMemAttribute);
@@ -102,16 +108,28 @@ static bool reserved_by_driver(const struct pool *pool, uint64_t *reserved)
     return real != NULL && real(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) == CUDA_SUCCESS;
 }
 
-static bool has_handle(const struct pool *pool)
+/* Ends what `holders` counts. The number of a pool that is no more, and has no allocation left, is free then. */
+static void let_go(uint64_t number)
 {
-    return pool->present && !pool->forgotten;
+    struct critical_section section = enter(&lock);
+    struct pool *pool = &pools[number - 1];
+    CUuuid gpu = pool->gpu;
+    uint64_t rest = 0;
+    if (--pool->holders == 0 && pool->forgotten && pool->live == 0) {
+        rest = pool->charged;
+        *pool = (struct pool){.present = false};
+    }
+    leave(&lock, section);
+    account_release(&gpu, rest);
 }
 
+/* Holds the number too. */
 static struct pool begin_query(uint64_t number)
 {
     struct critical_section section = enter(&lock);
     struct pool pool = pools[number - 1];
     pools[number - 1].queries += has_handle(&pool);
+    pools[number - 1].holders++;
     leave(&lock, section);
     return pool;
 }
@@ -137,11 +155,11 @@ bool pool_settle(uint64_t number)
     now->charged -= excess;
     if (now->charged > now->live)
         atomic_store(&slack, true);
-    if (now->forgotten && now->live == 0 && now->queries == 0)
-        now->present = false;
     leave(&lock, section);
     account_release(&pool.gpu, excess);
-    return charge(number, 0, reserved);
+    bool granted = charge(number, 0, reserved);
+    let_go(number);
+    return granted;
 }
 
 void pool_release(uint64_t number, uint64_t bytes)
@@ -149,8 +167,10 @@ void pool_release(uint64_t number, uint64_t bytes)
     struct critical_section section = enter(&lock);
     struct pool *pool = &pools[number - 1];
     pool->live -= bytes < pool->live ? bytes : pool->live;
+    pool->holders++;
     leave(&lock, section);
     pool_settle(number);
+    let_go(number);
 }
 
 static bool is_present(uint64_t number)
@@ -187,6 +207,7 @@ void pools_trim(void)
         end_query(number, &pool);
         if (unused)
             pool_settle(number);
+        let_go(number);
     }
 }
 
@@ -194,8 +215,10 @@ uint64_t pool_forget(CUmemoryPool handle)
 {
     struct critical_section section = enter(&lock);
     struct pool *pool = find(handle, ON_HOST);
-    if (pool != NULL)
+    if (pool != NULL) {
         pool->forgotten = true;
+        pool->holders++;
+    }
     int queries = pool != NULL ? pool->queries : 0;
     leave(&lock, section);
     while (queries > 0) {
@@ -215,6 +238,7 @@ void pool_forgotten(uint64_t number, bool destroyed)
     pools[number - 1].forgotten = destroyed;
     leave(&lock, section);
     pool_settle(number);
+    let_go(number);
 }
 
 /* A device's default pool is nothing that the program creates. */

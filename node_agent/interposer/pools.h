@@ -31,7 +31,8 @@ void pools_settle(void);
 /* Tells the driver to give back what its pools do not use, as it does itself when a device is full. */
 void pools_trim(void);
 
-/* Before a pool is destroyed: its handle is used no more, and no call that uses it is under way. Returns the pool's number. */
+/* Before a pool is destroyed: its handle is used no more, and no call that uses it is under way. Returns the pool's number, which stays its
+ * own until `pool_forgotten`. */
 uint64_t pool_forget(CUmemoryPool handle);
 
 /* After that: its allocations live on, or the driver has refused to destroy it. */

@@ -94,6 +94,20 @@ def test_a_pool_is_not_asked_for_after_its_end(container: Container) -> None:
     assert container.charged == container.device.used == 0
 
 
+def test_a_pool_that_is_made_while_another_ends_counts(container: Container) -> None:
+    with subprocess.Popen(
+        [str(c_program("ending"))],
+        env=container.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        assert container.charged == container.device.used == 70 * MIB
+        process.communicate()
+
+
 @pytest.mark.parametrize(
     "call",
     ["cuMemRelease", "cuMemUnmap", "cuGraphExecDestroy", "cuCtxDestroy", "cuDevicePrimaryCtxReset"],

@@ -122,6 +122,7 @@ FAKE CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pool->destroyed = true;
     shrink(pool, 0);
     driver_unlock();
+    before_return("cuMemPoolDestroy");
     return SUCCESS;
 }
 

@@ -24,6 +24,8 @@
     INTERPOSED(CUresult, cuMemFreeAsync_ptsz, (CUdeviceptr, CUstream))                                                 \
     INTERPOSED(CUresult, cuMemPoolCreate, (CUmemoryPool *, const CUmemPoolProps *))                                    \
     INTERPOSED(CUresult, cuMemPoolDestroy, (CUmemoryPool))                                                             \
+    INTERPOSED(CUresult, cuMemGetDefaultMemPool, (CUmemoryPool *, const CUmemLocation *, int))                         \
+    INTERPOSED(CUresult, cuMemGetMemPool, (CUmemoryPool *, const CUmemLocation *, int))                                \
     INTERPOSED(CUresult, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                                      \
     INTERPOSED(CUresult, cuStreamSynchronize, (CUstream))                                                              \
     INTERPOSED(CUresult, cuStreamSynchronize_ptsz, (CUstream))                                                         \

@@ -61,9 +61,15 @@ bool is_default_stream(CUstream stream)
     return (uintptr_t)stream <= 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
 }
 
-bool is_on_host(CUmemLocation location)
+bool is_on_host(int type, CUmemLocation location)
 {
-    return location.type >= CU_MEM_LOCATION_TYPE_HOST && location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    return type != CU_MEM_ALLOCATION_TYPE_MANAGED && location.type >= CU_MEM_LOCATION_TYPE_HOST &&
+           location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+bool place_of_location(CUmemLocation location, struct place *place)
+{
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? place_of_device(location.id, place) : current_place(place);
 }
 
 bool place_of_stream(CUstream stream, struct place *place)

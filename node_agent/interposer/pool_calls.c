@@ -115,10 +115,10 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 }
 
 /* False: the table has no place for the pool. A pool whose device is not told here is recorded at its first allocation. */
-static bool record_pool(CUmemoryPool pool, CUmemLocation location)
+static bool record_pool(CUmemoryPool pool, int type, CUmemLocation location)
 {
     struct place place;
-    if (is_on_host(location))
+    if (is_on_host(type, location))
         return host_pool_number(pool) != 0;
     bool told = location.type == CU_MEM_LOCATION_TYPE_DEVICE && place_of_device(location.id, &place);
     return !told || pool_number(pool, &place) != 0;
@@ -131,10 +131,28 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     if (real == NULL || destroy == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real(pool, properties);
-    if (result != CUDA_SUCCESS || record_pool(*pool, properties->location))
+    if (result != CUDA_SUCCESS || record_pool(*pool, properties->allocType, properties->location))
         return result;
     destroy(*pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* CUDA 13: the driver's own pools for a location. Nothing else tells where they lie. */
+static CUresult found_pool(CUresult result, CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    return result != CUDA_SUCCESS || record_pool(*pool, type, *location) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    __typeof__(&cuMemGetDefaultMemPool) real = REAL(cuMemGetDefaultMemPool);
+    return real != NULL ? found_pool(real(pool, location, type), pool, location, type) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    __typeof__(&cuMemGetMemPool) real = REAL(cuMemGetMemPool);
+    return real != NULL ? found_pool(real(pool, location, type), pool, location, type) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

@@ -12,9 +12,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     struct place place;
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (properties == NULL || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !place_of_device(properties->location.id, &place))
+    if (properties == NULL || is_on_host(properties->type, properties->location))
         return real(handle, bytes, properties, flags);
+    if (!place_of_location(properties->location, &place))
+        return CUDA_ERROR_INVALID_DEVICE;
     if (!reserve_bytes(&place, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = real(handle, bytes, properties, flags);

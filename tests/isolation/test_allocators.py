@@ -212,6 +212,50 @@ def test_a_pool_of_host_memory_does_not_count(container: Container, program: Int
     assert container.charged == container.device.used == 0
 
 
+MANAGED = 2
+
+
+@pytest.mark.parametrize("location", [0, 1, 2, 3])
+def test_a_pool_of_managed_memory_counts_wherever_it_prefers_to_be(
+    container: Container, program: Interpreter, location: int
+) -> None:
+    result, pool = pool_on(program, 0, MANAGED, location)
+    assert result == OK
+    assert program.call("cuMemAllocFromPoolAsync", OUT, QUOTA + 1, pool, 0)[0] == OUT_OF_MEMORY
+    assert program.call("cuMemAllocFromPoolAsync", OUT, HALF, pool, 0)[0] == OK
+    assert container.charged == container.device.used == HALF
+
+
+@pytest.mark.parametrize("get", ["cuMemGetDefaultMemPool", "cuMemGetMemPool"])
+@pytest.mark.parametrize(
+    ("kind", "location", "counted"), [(1, 1, HALF), (MANAGED, 0, HALF), (MANAGED, 2, HALF), (1, 2, 0)]
+)
+def test_a_locations_pool_counts_on_the_device(
+    container: Container, program: Interpreter, get: str, kind: int, location: int, counted: int
+) -> None:
+    pool = program.call(get, OUT, hexadecimal("ii", location, 0), kind)[1]
+    assert program.call("cuMemAllocFromPoolAsync", OUT, HALF, pool, 0)[0] == OK
+    assert container.charged == container.device.used == counted
+
+
+def test_a_captured_allocation_of_managed_memory_counts(container: Container, program: Interpreter) -> None:
+    pool = program.call("cuMemGetDefaultMemPool", OUT, hexadecimal("ii", 0, 0), MANAGED)[1]
+    stream = program.call("cuStreamCreate", OUT, 0)[1]
+    assert program.call("cuStreamBeginCapture_v2", stream, 0) == [OK]
+    assert program.call("cuMemAllocFromPoolAsync", OUT, 2 * QUOTA, pool, stream)[0] == OK
+    graph = program.call("cuStreamEndCapture", stream, OUT)[1]
+    assert program.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == OUT_OF_MEMORY
+
+
+def test_child_graphs_too_deep_to_be_counted_are_refused(container: Container, program: Interpreter) -> None:
+    graph = graph_of(program, 1)
+    for _ in range(20):
+        outer = program.call("cuGraphCreate", OUT, 0)[1]
+        assert program.call("cuGraphAddChildGraphNode", OUT, outer, 0, 0, graph)[0] == OK
+        graph = outer
+    assert program.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == OUT_OF_MEMORY
+
+
 def test_mapped_and_retained_handles_keep_their_memory(container: Container, program: Interpreter) -> None:
     handle = created(program, HALF)[1]
     address = program.call("cuMemAddressReserve", OUT, HALF, 0, 0, 0)[1]

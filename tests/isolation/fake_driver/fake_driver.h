@@ -80,4 +80,4 @@ void pool_unused(struct block *block);
 void pools_synchronize(void);
 /* An allocation in a stream that is being captured becomes a node of its graph. */
 struct graph *captured_graph(struct stream *stream);
-CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes);
+CUdeviceptr add_allocation_node(struct graph *graph, int type, int location, int device, uint64_t bytes);

@@ -6,7 +6,7 @@
 enum { MOST_NODES = 64, CHILD = 4, ALLOCATION = 10 };
 
 struct node {
-    int type, device;
+    int type, allocation_type, location, device;
     uint64_t bytes;
     struct graph *child;
 };
@@ -51,9 +51,10 @@ static struct node *add(struct graph *graph, struct node node)
     return stored;
 }
 
-CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes)
+CUdeviceptr add_allocation_node(struct graph *graph, int type, int location, int device, uint64_t bytes)
 {
-    add(graph, (struct node){.type = ALLOCATION, .device = device, .bytes = bytes});
+    struct node node = {.type = ALLOCATION, .allocation_type = type, .location = location, .device = device, .bytes = bytes};
+    add(graph, node);
     return new_address(bytes);
 }
 
@@ -61,7 +62,10 @@ FAKE CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUg
                                      struct allocation_parameters *parameters)
 {
     (void)after, (void)count;
-    *node = add(graph, (struct node){.type = ALLOCATION, .device = parameters->device, .bytes = parameters->bytes});
+    struct node added = {.type = ALLOCATION, .device = parameters->device, .bytes = parameters->bytes};
+    added.allocation_type = parameters->allocation_type;
+    added.location = parameters->location_type;
+    *node = add(graph, added);
     parameters->pointer = new_address(parameters->bytes);
     return SUCCESS;
 }
@@ -89,7 +93,9 @@ FAKE CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 
 FAKE CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, struct allocation_parameters *parameters)
 {
-    *parameters = (struct allocation_parameters){.location_type = 1, .device = node->device, .bytes = node->bytes};
+    *parameters = (struct allocation_parameters){.device = node->device, .bytes = node->bytes};
+    parameters->allocation_type = node->allocation_type;
+    parameters->location_type = node->location;
     return SUCCESS;
 }
 

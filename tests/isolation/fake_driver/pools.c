@@ -13,17 +13,20 @@ struct pool {
     int device;
     bool destroyed;
     uint64_t reserved, used, threshold;
+    int type, location;
 };
 
-enum { MOST_MADE = 4096, LOCATION_HOST = 2, HOST = -1 };
+enum { MOST_MADE = 4096, PINNED = 1, MANAGED = 2, LOCATION_DEVICE = 1, LOCATION_HOST = 2, HOST = -1 };
 
-static struct pool defaults[MOST_DEVICES];
+static struct pool defaults[MOST_DEVICES], managed = {.type = MANAGED}, host = {.device = HOST, .type = PINNED, .location = LOCATION_HOST};
 static struct pool *made[MOST_MADE];
 static int made_count;
 
 static struct pool *default_pool(int device)
 {
     defaults[device].device = device;
+    defaults[device].type = PINNED;
+    defaults[device].location = LOCATION_DEVICE;
     return &defaults[device];
 }
 
@@ -80,13 +83,27 @@ FAKE CUresult cuDeviceGetMemPool(CUmemoryPool *pool, int device)
     return cuDeviceGetDefaultMemPool(pool, device);
 }
 
+FAKE CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, const int *location, int type)
+{
+    if (location[0] == LOCATION_DEVICE && type == PINNED)
+        return cuDeviceGetDefaultMemPool(pool, location[1]);
+    *pool = type == MANAGED ? &managed : &host;
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemGetMemPool(CUmemoryPool *pool, const int *location, int type)
+{
+    return cuMemGetDefaultMemPool(pool, location, type);
+}
+
 FAKE CUresult cuMemPoolCreate(CUmemoryPool *pool, const int *properties)
 {
-    int device = properties[2] == LOCATION_HOST ? HOST : properties[3];
+    /* Managed memory that was touched on the first device, wherever it prefers to be. */
+    int device = properties[2] == LOCATION_DEVICE ? properties[3] : properties[0] == MANAGED ? 0 : HOST;
     if (device != HOST && device_of(device) == NULL)
         return INVALID_DEVICE;
     *pool = calloc(1, sizeof **pool);
-    (*pool)->device = device;
+    **pool = (struct pool){.device = device, .type = properties[0], .location = properties[2]};
     driver_lock();
     made[made_count++ % MOST_MADE] = *pool;
     driver_unlock();
@@ -149,6 +166,7 @@ void pools_synchronize(void)
     driver_lock();
     for (int i = 0; i < device_count(); i++)
         shrink(default_pool(i), defaults[i].threshold);
+    shrink(&managed, managed.threshold);
     for (int i = 0; i < made_count && i < MOST_MADE; i++)
         shrink(made[i], made[i]->threshold);
     driver_unlock();
@@ -159,7 +177,7 @@ FAKE CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemo
     if (bytes == 0 || bytes > INT64_MAX / 2)
         return bytes == 0 ? INVALID_VALUE : OUT_OF_MEMORY;
     if (captured_graph(stream) != NULL) {
-        *pointer = add_allocation_node(captured_graph(stream), pool->device, bytes);
+        *pointer = add_allocation_node(captured_graph(stream), pool->type, pool->location, pool->device, bytes);
         return SUCCESS;
     }
     driver_lock();

@@ -19,7 +19,8 @@ enum allocation_kind {
     KIND_MIPMAPPED_ARRAY,
     KIND_HANDLE,  /* memory of cuMemCreate */
     KIND_MAPPING, /* an address range; `handle` is mapped there */
-    KIND_GRAPH_EXEC /* + the device's number */
+    KIND_LIMIT,                                /* + the limit's number; the key is the context */
+    KIND_GRAPH_EXEC = KIND_LIMIT + LIMIT_COUNT /* + the device's number */
 };
 
 struct allocation {

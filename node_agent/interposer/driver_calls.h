@@ -49,6 +49,7 @@
     INTERPOSED(CUresult, cuMemGetInfo_v2, (size_t *, size_t *))                                                        \
     INTERPOSED(CUresult, cuDeviceTotalMem, (unsigned int *, CUdevice))                                                 \
     INTERPOSED(CUresult, cuDeviceTotalMem_v2, (size_t *, CUdevice))                                                    \
+    INTERPOSED(CUresult, cuCtxSetLimit, (int, size_t))                                                                 \
     INTERPOSED(CUresult, cuCtxDestroy, (CUcontext))                                                                    \
     INTERPOSED(CUresult, cuCtxDestroy_v2, (CUcontext))                                                                 \
     INTERPOSED(CUresult, cuDevicePrimaryCtxReset, (CUdevice))                                                          \
@@ -68,6 +69,7 @@
     USED(CUresult, cuCtxGetDevice, (CUdevice *))                                                                       \
     USED(CUresult, cuCtxPushCurrent_v2, (CUcontext))                                                                   \
     USED(CUresult, cuCtxPopCurrent_v2, (CUcontext *))                                                                  \
+    USED(CUresult, cuDeviceGetAttribute, (int *, int, CUdevice))                                                       \
     USED(CUresult, cuDeviceGetUuid, (CUuuid *, CUdevice))                                                              \
     USED(CUresult, cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                     \
     USED(CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                              \

@@ -305,6 +305,38 @@ def test_a_captured_allocation_counts_as_a_node(container: Container, program: I
     assert program.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == OUT_OF_MEMORY
 
 
+LIMITS = {"stack": (0, 1024, 4 * 2048), "printf": (1, MIB, 1), "heap": (2, 8 * MIB, 1)}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_counts_with_what_it_adds_to_the_default(
+    container: Container, program: Interpreter, name: str
+) -> None:
+    limit, default, times = LIMITS[name]
+    assert program.call("cuCtxSetLimit", limit, default) == [OK]
+    assert container.charged == container.device.used == 0
+    assert program.call("cuCtxSetLimit", limit, default + QUOTA // times + 1) == [OUT_OF_MEMORY]
+    assert program.call("cuCtxSetLimit", limit, default + HALF // times) == [OK]
+    assert program.call("cuCtxSetLimit", limit, default + QUOTA // times) == [OK]
+    assert container.charged == container.device.used == QUOTA // times * times
+    assert program.call("cuCtxSetLimit", limit, default + HALF // times) == [OK]
+    assert container.charged == container.device.used == HALF // times * times
+    assert program.call("cuDevicePrimaryCtxReset_v2", 0) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def test_a_limit_that_the_driver_refuses_stays_as_it_was(container: Container, program: Interpreter) -> None:
+    assert program.call("cuCtxSetLimit", 2, HALF) == [OK]
+    container.account.quotas[container.device.uuid] = 1 << 50
+    assert program.call("cuCtxSetLimit", 2, 2 << 30) == [OUT_OF_MEMORY]
+    assert container.charged == container.device.used == HALF - 8 * MIB
+
+
+def test_a_modules_variables_are_the_watchdogs(container: Container, program: Interpreter) -> None:
+    assert program.call("cuModuleLoadData", OUT, hexadecimal("Q", 2 * QUOTA))[0] == OK
+    assert (container.charged, container.device.used) == (0, 2 * QUOTA)
+
+
 def test_the_end_of_a_context_gives_its_memory_back(container: Container, program: Interpreter) -> None:
     context = program.call("cuCtxCreate_v2", OUT, 0, 1)[1]
     assert program.allocate(HALF)[0] == OK

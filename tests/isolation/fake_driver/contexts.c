@@ -52,6 +52,10 @@ struct block *forget(uint64_t key)
 void forget_context(struct context *context)
 {
     driver_lock();
+    for (int limit = 0; limit < 3; limit++) {
+        take(context->device, -(int64_t)context->limits[limit]);
+        context->limits[limit] = 0;
+    }
     for (struct block **link = &blocks; *link != NULL;) {
         struct block *block = *link;
         if (block->context != context) {
@@ -92,6 +96,28 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context)
     driver_unlock();
     before_return("cuCtxDestroy");
     return SUCCESS;
+}
+
+/* Takes at once what NVIDIA's takes at the first launch that needs it: a stack for each thread, the printf buffer, the heap of malloc. */
+FAKE CUresult cuCtxSetLimit(int limit, size_t value)
+{
+    struct context *context = current();
+    if (context == NULL)
+        return INVALID_CONTEXT;
+    if (limit < 0 || limit > 2)
+        return INVALID_VALUE;
+    uint64_t first[] = {1024, 1 << 20, 8 << 20}, above = value > first[limit] ? value - first[limit] : 0;
+    uint64_t bytes = limit == 0 ? above * MULTIPROCESSORS * THREADS : above;
+    if (!take(context->device, (int64_t)(bytes - context->limits[limit])))
+        return OUT_OF_MEMORY;
+    context->limits[limit] = bytes;
+    return SUCCESS;
+}
+
+FAKE CUresult cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 16 ? MULTIPROCESSORS : THREADS;
+    return device_of(device) == NULL ? INVALID_DEVICE : attribute == 16 || attribute == 39 ? SUCCESS : INVALID_VALUE;
 }
 
 FAKE CUresult cuCtxGetCurrent(CUcontext *context)
@@ -135,7 +161,9 @@ FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext *context, int device)
     if (device_of(device) == NULL)
         return INVALID_DEVICE;
     *context = &primaries[device];
-    **context = (struct context){device, primaries[device].references + 1, true, NULL};
+    (*context)->device = device;
+    (*context)->primary = true;
+    (*context)->references++;
     return SUCCESS;
 }
 

@@ -30,7 +30,7 @@ enum {
     NOT_FOUND = 500,
     NOT_SUPPORTED = 801,
 };
-enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512 };
+enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512, MULTIPROCESSORS = 4, THREADS = 2048 };
 
 struct device_file {
     unsigned char uuid[16];
@@ -44,6 +44,7 @@ struct device_file {
 struct context {
     int device, references;
     bool primary;
+    uint64_t limits[3]; /* bytes that cuCtxSetLimit has taken */
     struct context *next_unused;
 };
 

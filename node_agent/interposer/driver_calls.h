@@ -77,7 +77,8 @@
     USED(CUresult, cuMemPoolGetAttribute, (CUmemoryPool, int, void *))                                                 \
     USED(CUresult, cuDeviceGetGraphMemAttribute, (CUdevice, int, void *))                                              \
     USED(CUresult, cuStreamGetCtx, (CUstream, CUcontext *))                                                            \
-    USED(CUresult, cuStreamIsCapturing, (CUstream, int *))                                                             \
+    USED(CUresult, cuStreamGetCaptureInfo_v2,                                                                          \
+         (CUstream, int *, uint64_t *, CUgraph *, const CUgraphNode **, size_t *))                                     \
     USED(CUresult, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                  \
     USED(CUresult, cuDevicePrimaryCtxGetState, (CUdevice, unsigned int *, int *))                                      \
     USED(CUresult, cuArrayGetMemoryRequirements, (CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUarray, CUdevice))                \

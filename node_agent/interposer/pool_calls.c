@@ -3,12 +3,27 @@
 #include "reservation.h"
 #include "symbols.h"
 
-/* In a capture the call makes a graph's node: the memory counts when the graph is instantiated. */
-static bool is_capturing(CUstream stream)
+/* In a capture a call makes a graph's node: the memory counts when the graph is instantiated. But another thread may end the capture between a
+ * look and the call. Each capture has a number of its own, so a call was captured for certain if the number is the same before and after. */
+struct capture {
+    bool active;
+    uint64_t number;
+};
+
+static struct capture capture_of(CUstream stream)
 {
-    __typeof__(&cuStreamIsCapturing) real = REAL(cuStreamIsCapturing);
+    __typeof__(&cuStreamGetCaptureInfo_v2) real = REAL(cuStreamGetCaptureInfo_v2);
+    struct capture capture = {.active = false};
     int status = 0;
-    return real != NULL && real(stream, &status) == CUDA_SUCCESS && status != 0;
+    if (real != NULL && real(stream, &status, &capture.number, NULL, NULL, NULL) == CUDA_SUCCESS)
+        capture.active = status != 0;
+    return capture;
+}
+
+static bool still(struct capture before, CUstream stream)
+{
+    struct capture now = capture_of(stream);
+    return before.active && now.active && now.number == before.number;
 }
 
 typedef CUresult (*free_function)(CUdeviceptr, CUstream);
@@ -19,7 +34,7 @@ static bool begin(CUmemoryPool pool, size_t bytes, CUstream stream, struct alloc
     struct place place;
     *refusal = CUDA_SUCCESS;
     enum pool_memory memory = pool != NULL ? memory_of_pool(pool, &place) : POOL_UNKNOWN;
-    if (is_capturing(stream) || memory == POOL_ON_HOST)
+    if (memory == POOL_ON_HOST)
         return false;
     /* A pool that nothing is known of counts on the stream's device. */
     if (memory == POOL_UNKNOWN && !place_of_stream(stream, &place)) {
@@ -60,13 +75,36 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
     return result;
 }
 
+/* A call that was made in a capture. If the capture is over, the driver may have allocated at once. */
+static CUresult finish_captured(CUresult result, struct capture before, CUmemoryPool pool, CUdeviceptr *pointer, size_t bytes,
+                                CUstream stream, free_function free_memory)
+{
+    struct allocation allocation = {.pool = 0};
+    CUresult refusal;
+    if (result != CUDA_SUCCESS || still(before, stream))
+        return result;
+    if (begin(pool, bytes, stream, &allocation, &refusal))
+        return finish(result, pointer, stream, &allocation, free_memory);
+    if (refusal == CUDA_SUCCESS)
+        return result;
+    if (free_memory != NULL)
+        free_memory(*pointer, stream);
+    if (allocation.pool != 0)
+        pool_trim(allocation.pool);
+    return refusal;
+}
+
 #define ALLOCATE(name, free_name, pool, default_stream, ...)                                                           \
     __typeof__(&name) real = REAL(name);                                                                               \
     struct allocation allocation;                                                                                      \
     CUresult refusal;                                                                                                  \
     if (real == NULL)                                                                                                  \
         return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
-    if (!begin(pool, bytes, stream != NULL ? stream : default_stream, &allocation, &refusal))                          \
+    CUstream used = stream != NULL ? stream : default_stream;                                                          \
+    struct capture capture = capture_of(used);                                                                         \
+    if (capture.active)                                                                                                \
+        return finish_captured(real(__VA_ARGS__), capture, pool, pointer, bytes, used, REAL(free_name));               \
+    if (!begin(pool, bytes, used, &allocation, &refusal))                                                              \
         return refusal != CUDA_SUCCESS ? refusal : real(__VA_ARGS__);                                                  \
     return finish(real(__VA_ARGS__), pointer, stream, &allocation, REAL(free_name))
 
@@ -94,13 +132,16 @@ static CUresult free_with(free_function real, CUdeviceptr pointer, CUstream stre
 {
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    /* A captured free happens when the graph is launched: until then the memory counts. */
-    if (is_capturing(stream != NULL ? stream : default_stream))
-        return real(pointer, stream);
+    CUstream used = stream != NULL ? stream : default_stream;
+    struct capture capture = capture_of(used);
     struct allocation allocation;
     bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
     CUresult result = real(pointer, stream);
-    conclude_free(result, taken, &allocation);
+    /* A captured free is of the graph's own memory: the driver refuses other pointers. */
+    if (taken && capture.active && still(capture, used))
+        record(&allocation);
+    else
+        conclude_free(result, taken, &allocation);
     return result;
 }
 

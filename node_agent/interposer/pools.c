@@ -193,22 +193,31 @@ void pools_settle(void)
             pool_settle(number); /* sets `slack` again where some is left */
 }
 
+static void trim(uint64_t number, bool always)
+{
+    struct pool pool = begin_query(number);
+    bool wanted = has_handle(&pool) && pool.device != ON_HOST && (always || pool.charged > pool.live);
+    __typeof__(&cuMemPoolTrimTo) trim_pool = REAL(cuMemPoolTrimTo);
+    __typeof__(&cuDeviceGraphMemTrim) trim_graphs = REAL(cuDeviceGraphMemTrim);
+    if (wanted && pool.handle != NULL && trim_pool != NULL)
+        trim_pool(pool.handle, 0);
+    else if (wanted && pool.handle == NULL && trim_graphs != NULL)
+        trim_graphs(pool.device);
+    end_query(number, &pool);
+    if (wanted)
+        pool_settle(number);
+    let_go(number);
+}
+
+void pool_trim(uint64_t number)
+{
+    trim(number, true);
+}
+
 void pools_trim(void)
 {
-    for (uint64_t number = 1; number <= atomic_load(&last); number++) {
-        struct pool pool = begin_query(number);
-        bool unused = has_handle(&pool) && pool.charged > pool.live;
-        __typeof__(&cuMemPoolTrimTo) trim_pool = REAL(cuMemPoolTrimTo);
-        __typeof__(&cuDeviceGraphMemTrim) trim_graphs = REAL(cuDeviceGraphMemTrim);
-        if (unused && pool.handle != NULL && trim_pool != NULL)
-            trim_pool(pool.handle, 0);
-        else if (unused && pool.handle == NULL && trim_graphs != NULL)
-            trim_graphs(pool.device);
-        end_query(number, &pool);
-        if (unused)
-            pool_settle(number);
-        let_go(number);
-    }
+    for (uint64_t number = 1; number <= atomic_load(&last); number++)
+        trim(number, false);
 }
 
 uint64_t pool_forget(CUmemoryPool handle)

@@ -31,6 +31,9 @@ void pools_settle(void);
 /* Tells the driver to give back what its pools do not use, as it does itself when a device is full. */
 void pools_trim(void);
 
+/* The same for one pool, also where it is not charged with more than its allocations. */
+void pool_trim(uint64_t number);
+
 /* Before a pool is destroyed: its handle is used no more, and no call that uses it is under way. Returns the pool's number, which stays its
  * own until `pool_forgotten`. */
 uint64_t pool_forget(CUmemoryPool handle);

@@ -337,6 +337,16 @@ def test_a_modules_variables_are_the_watchdogs(container: Container, program: In
     assert (container.charged, container.device.used) == (0, 2 * QUOTA)
 
 
+def test_a_capture_frees_only_its_own_memory(container: Container, program: Interpreter) -> None:
+    outside = program.call("cuMemAllocAsync", OUT, HALF, 0)[1]
+    stream = program.call("cuStreamCreate", OUT, 0)[1]
+    assert program.call("cuStreamBeginCapture_v2", stream, 0) == [OK]
+    inside = program.call("cuMemAllocAsync", OUT, HALF, stream)[1]
+    assert program.call("cuMemFreeAsync", inside, stream) == [OK]
+    assert program.call("cuMemFreeAsync", outside, stream)[0] != OK
+    assert container.charged == container.device.used == HALF
+
+
 def test_the_end_of_a_context_gives_its_memory_back(container: Container, program: Interpreter) -> None:
     context = program.call("cuCtxCreate_v2", OUT, 0, 1)[1]
     assert program.allocate(HALF)[0] == OK

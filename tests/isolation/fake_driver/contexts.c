@@ -34,6 +34,16 @@ void remember(struct block block)
     driver_unlock();
 }
 
+bool is_block(uint64_t key)
+{
+    driver_lock();
+    struct block *block = blocks;
+    while (block != NULL && block->key != key)
+        block = block->next;
+    driver_unlock();
+    return block != NULL;
+}
+
 struct block *forget(uint64_t key)
 {
     struct block *found = NULL;

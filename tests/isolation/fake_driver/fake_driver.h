@@ -72,6 +72,7 @@ void driver_lock(void);
 void driver_unlock(void);
 uint64_t new_address(uint64_t bytes);
 void remember(struct block block);
+bool is_block(uint64_t key);
 /* The block out of the list, or NULL. */
 struct block *forget(uint64_t key);
 void forget_context(struct context *context);

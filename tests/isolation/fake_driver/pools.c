@@ -7,6 +7,7 @@
 struct stream {
     struct context *context;
     struct graph *capturing;
+    uint64_t captures;
 };
 
 struct pool {
@@ -52,7 +53,15 @@ struct graph *captured_graph(struct stream *stream)
 FAKE CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
     *status = captured_graph(stream) != NULL;
+    before_return("a look at the capture");
     return SUCCESS;
+}
+
+FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *number, CUgraph *graph, void *after, size_t *count)
+{
+    (void)graph, (void)after, (void)count;
+    *number = (uint64_t)stream > 2 ? stream->captures : 0;
+    return cuStreamIsCapturing(stream, status);
 }
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
@@ -60,6 +69,7 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
     (void)mode;
+    stream->captures++;
     return cuGraphCreate(&stream->capturing, 0);
 }
 
@@ -216,7 +226,9 @@ CUresult cuMemFree_v2(CUdeviceptr pointer);
 
 FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    (void)stream;
+    /* The graph's own memory is no block, and nothing else can be freed in a capture. */
+    if (captured_graph(stream) != NULL)
+        return is_block(pointer) ? INVALID_VALUE : SUCCESS;
     return pointer == 0 ? INVALID_VALUE : cuMemFree_v2(pointer);
 }
 

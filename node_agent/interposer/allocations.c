@@ -11,6 +11,7 @@ enum { FIRST_CAPACITY = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *slots; /* kind 0: empty */
 static size_t capacity, used;
+static uint64_t now = 1;
 
 static size_t first_slot(int kind, uint64_t key, size_t size)
 {
@@ -67,56 +68,94 @@ static void remove_slot(size_t gap)
     slots[gap].kind = 0;
 }
 
-void allocations_add(const struct allocation *allocation)
+uint64_t allocations_now(void)
 {
     struct critical_section section = enter(&lock);
-    struct allocation *stale = find(allocation->kind, allocation->key);
-    if (stale != NULL)
-        *stale = *allocation;
-    else if (used < capacity / 2 || grow()) {
-        insert(slots, capacity, allocation);
+    uint64_t next = now;
+    leave(&lock, section);
+    return next;
+}
+
+bool allocations_add(const struct allocation *allocation, struct allocation *displaced)
+{
+    struct critical_section section = enter(&lock);
+    struct allocation added = *allocation;
+    if (added.time == 0)
+        added.time = now++;
+    struct allocation *other = find(added.kind, added.key);
+    if (other != NULL) {
+        bool newer = added.time > other->time;
+        *displaced = newer ? *other : added;
+        *other = newer ? added : *other;
+    } else if (used < capacity / 2 || grow()) {
+        insert(slots, capacity, &added);
         used++;
     }
     leave(&lock, section);
+    return other != NULL;
 }
 
-bool allocations_take(int kind, uint64_t key, struct allocation *taken)
+bool allocations_take_older(int kind, uint64_t key, uint64_t than, struct allocation *taken)
 {
     struct critical_section section = enter(&lock);
     struct allocation *found = find(kind, key);
-    if (found != NULL) {
+    bool older = found != NULL && found->time < than;
+    if (older) {
         *taken = *found;
         remove_slot((size_t)(found - slots));
     }
     leave(&lock, section);
-    return found != NULL;
+    return older;
 }
 
-bool allocations_reference(uint64_t handle, int change, struct allocation *taken)
+bool allocations_take(int kind, uint64_t key, struct allocation *taken)
+{
+    return allocations_take_older(kind, key, UINT64_MAX, taken);
+}
+
+void allocations_reference(uint64_t handle)
 {
     struct critical_section section = enter(&lock);
     struct allocation *found = find(KIND_HANDLE, handle);
-    bool last = false;
-    if (found != NULL) {
-        found->references += (uint64_t)(int64_t)change;
-        last = found->references == 0;
-        if (last) {
-            *taken = *found;
-            remove_slot((size_t)(found - slots));
-        }
+    if (found != NULL)
+        found->references++;
+    leave(&lock, section);
+}
+
+bool allocations_unreference(uint64_t handle, uint64_t older_than, struct allocation *taken)
+{
+    struct critical_section section = enter(&lock);
+    struct allocation *found = find(KIND_HANDLE, handle);
+    bool last = found != NULL && found->time < older_than && --found->references == 0;
+    if (last) {
+        *taken = *found;
+        remove_slot((size_t)(found - slots));
     }
     leave(&lock, section);
     return last;
 }
 
-bool allocations_take_next(bool (*wanted)(const struct allocation *, const void *), const void *argument, size_t *cursor,
+bool allocations_find(allocation_filter wanted, const void *argument, struct allocation *found)
+{
+    struct critical_section section = enter(&lock);
+    size_t i = 0;
+    while (i < capacity && (slots[i].kind == 0 || !wanted(&slots[i], argument)))
+        i++;
+    bool exists = i < capacity;
+    if (exists)
+        *found = slots[i];
+    leave(&lock, section);
+    return exists;
+}
+
+bool allocations_take_next(allocation_filter wanted, const void *argument, uint64_t older_than, size_t *cursor,
                            struct allocation *taken)
 {
     struct critical_section section = enter(&lock);
     bool found = false;
     /* The cursor stays at a slot that was emptied: the entry that closed the gap is looked at next. */
     for (; *cursor < capacity && !found; *cursor += !found) {
-        found = slots[*cursor].kind != 0 && wanted(&slots[*cursor], argument);
+        found = slots[*cursor].kind != 0 && slots[*cursor].time < older_than && wanted(&slots[*cursor], argument);
         if (found) {
             *taken = slots[*cursor];
             remove_slot(*cursor);

@@ -1,5 +1,7 @@
-/* Arrays and mipmapped arrays, whose size follows from their description. */
-#include "account.h"
+/* Arrays and mipmapped arrays.
+ *
+ * The driver pads them. It tells how much an array takes only if the array's memory is to be mapped later, so it is asked first about such an
+ * array of the same description, which takes none. */
 #include "reservation.h"
 #include "symbols.h"
 
@@ -29,55 +31,78 @@ static uint64_t at_least_1(uint64_t length)
     return length != 0 ? length : 1;
 }
 
-static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *description, unsigned int level)
+static uint64_t rounded_up(uint64_t length, uint64_t unit)
 {
-    if (description->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+    return length > UINT64_MAX - unit ? UINT64_MAX : (length + unit - 1) / unit * unit;
+}
+
+/* To the blocks of `length` rows or slices: a power of two, as many as a small array has. */
+static uint64_t in_blocks(uint64_t length, uint64_t least, uint64_t most)
+{
+    uint64_t block = least;
+    while (block < length && block < most)
+        block *= 2;
+    return rounded_up(length, block);
+}
+
+/* The most that a level takes in the block-linear layout: rows of 64 bytes, blocks of 8 to 256 rows and of 1 to 32 slices. A layered array
+ * and a cube have `Depth` layers at each level. */
+static uint64_t most_bytes_of_level(const CUDA_ARRAY3D_DESCRIPTOR *description, unsigned int level)
+{
+    bool layered = (description->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+    uint64_t texel = bytes_of_format(description->Format) * description->NumChannels;
+    uint64_t row = rounded_up(product(at_least_1(description->Width >> level), texel), 64);
+    uint64_t rows = in_blocks(at_least_1(description->Height >> level), 8, 256);
+    uint64_t depth = at_least_1(layered ? description->Depth : description->Depth >> level);
+    return product(product(row, rows), layered ? depth : in_blocks(depth, 1, 32));
+}
+
+static bool is_mapped_later(const CUDA_ARRAY3D_DESCRIPTOR *description)
+{
+    return (description->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
+}
+
+static uint64_t bytes_of_array(const CUDA_ARRAY3D_DESCRIPTOR *description, CUdevice device)
+{
+    __typeof__(&cuArray3DCreate_v2) create = REAL(cuArray3DCreate_v2);
+    __typeof__(&cuArrayGetMemoryRequirements) get_requirements = REAL(cuArrayGetMemoryRequirements);
+    __typeof__(&cuArrayDestroy) destroy_array = REAL(cuArrayDestroy);
+    CUDA_ARRAY3D_DESCRIPTOR deferred = *description;
+    deferred.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
+    CUDA_ARRAY_MEMORY_REQUIREMENTS requirements;
+    CUarray array;
+    if (is_mapped_later(description))
         return 0;
-    uint64_t texels = product(product(at_least_1(description->Width >> level), at_least_1(description->Height >> level)),
-                              at_least_1(description->Depth >> level));
-    return product(texels, bytes_of_format(description->Format) * description->NumChannels);
-}
-
-/* The driver pads. What it really took is counted after the call, if the driver can tell and the quota holds it. */
-static CUresult conclude_array(CUresult result, int kind, void *array, uint64_t bytes, uint64_t required,
-                               const struct place *place, CUresult (*destroy)(void *))
-{
-    if (result == CUDA_SUCCESS && required > bytes) {
-        if (!reserve_bytes(place, required - bytes)) {
-            destroy(array);
-            account_release(&place->gpu, bytes);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        bytes = required;
+    bool told = false;
+    if (create != NULL && get_requirements != NULL && destroy_array != NULL && create(&array, &deferred) == CUDA_SUCCESS) {
+        told = get_requirements(&requirements, array, device) == CUDA_SUCCESS;
+        destroy_array(array);
     }
-    conclude(result, kind, (uintptr_t)array, bytes, place);
-    return result;
+    return told ? requirements.size : most_bytes_of_level(description, 0);
 }
 
-static CUresult destroy_array(void *array)
+static uint64_t bytes_of_mipmapped_array(const CUDA_ARRAY3D_DESCRIPTOR *description, unsigned int levels, CUdevice device)
 {
-    __typeof__(&cuArrayDestroy) real = REAL(cuArrayDestroy);
-    return real != NULL ? real(array) : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static CUresult destroy_mipmapped_array(void *array)
-{
-    __typeof__(&cuMipmappedArrayDestroy) real = REAL(cuMipmappedArrayDestroy);
-    return real != NULL ? real(array) : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static uint64_t required_for_array(CUarray array, CUdevice device)
-{
+    __typeof__(&cuMipmappedArrayCreate) create = REAL(cuMipmappedArrayCreate);
+    __typeof__(&cuMipmappedArrayGetMemoryRequirements) get_requirements = REAL(cuMipmappedArrayGetMemoryRequirements);
+    __typeof__(&cuMipmappedArrayDestroy) destroy_array = REAL(cuMipmappedArrayDestroy);
+    CUDA_ARRAY3D_DESCRIPTOR deferred = *description;
+    deferred.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
     CUDA_ARRAY_MEMORY_REQUIREMENTS requirements;
-    __typeof__(&cuArrayGetMemoryRequirements) real = REAL(cuArrayGetMemoryRequirements);
-    return real != NULL && real(&requirements, array, device) == CUDA_SUCCESS ? requirements.size : 0;
-}
-
-static uint64_t required_for_mipmapped_array(CUmipmappedArray array, CUdevice device)
-{
-    CUDA_ARRAY_MEMORY_REQUIREMENTS requirements;
-    __typeof__(&cuMipmappedArrayGetMemoryRequirements) real = REAL(cuMipmappedArrayGetMemoryRequirements);
-    return real != NULL && real(&requirements, array, device) == CUDA_SUCCESS ? requirements.size : 0;
+    CUmipmappedArray array;
+    if (is_mapped_later(description))
+        return 0;
+    bool told = false;
+    if (create != NULL && get_requirements != NULL && destroy_array != NULL &&
+        create(&array, &deferred, levels) == CUDA_SUCCESS) {
+        told = get_requirements(&requirements, array, device) == CUDA_SUCCESS;
+        destroy_array(array);
+    }
+    uint64_t bytes = 0;
+    for (unsigned int level = 0; level < levels && level < 64; level++)
+        if (__builtin_add_overflow(bytes, most_bytes_of_level(description, level), &bytes))
+            bytes = UINT64_MAX / 2;
+    return told ? requirements.size : bytes;
 }
 
 #define CREATE_ARRAY(name, width, height, depth, flags)                                                                \
@@ -88,12 +113,12 @@ static uint64_t required_for_mipmapped_array(CUmipmappedArray array, CUdevice de
     if (array == NULL || description == NULL || !current_place(&place))                                                \
         return real(array, description);                                                                               \
     CUDA_ARRAY3D_DESCRIPTOR full = {width, height, depth, description->Format, description->NumChannels, flags};       \
-    uint64_t bytes = level_bytes(&full, 0);                                                                            \
+    uint64_t bytes = bytes_of_array(&full, place.device);                                                              \
     if (!reserve_bytes(&place, bytes))                                                                                 \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
     CUresult result = real(array, description);                                                                        \
-    uint64_t required = result == CUDA_SUCCESS && bytes != 0 ? required_for_array(*array, place.device) : 0;           \
-    return conclude_array(result, KIND_ARRAY, result == CUDA_SUCCESS ? *array : NULL, bytes, required, &place, destroy_array)
+    conclude(result, KIND_ARRAY, result == CUDA_SUCCESS ? (uintptr_t)*array : 0, bytes, &place);                       \
+    return result
 
 CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *description)
 {
@@ -123,33 +148,34 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
         return CUDA_ERROR_NOT_INITIALIZED;
     if (array == NULL || description == NULL || !current_place(&place))
         return real(array, description, levels);
-    uint64_t bytes = 0;
-    for (unsigned int level = 0; level < levels && level < 64; level++)
-        if (__builtin_add_overflow(bytes, level_bytes(description, level), &bytes))
-            bytes = UINT64_MAX / 2;
+    uint64_t bytes = bytes_of_mipmapped_array(description, levels, place.device);
     if (!reserve_bytes(&place, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = real(array, description, levels);
-    bool done = result == CUDA_SUCCESS;
-    uint64_t required = done && bytes != 0 ? required_for_mipmapped_array(*array, place.device) : 0;
-    return conclude_array(result, KIND_MIPMAPPED_ARRAY, done ? *array : NULL, bytes, required, &place, destroy_mipmapped_array);
-}
-
-static CUresult destroy(int kind, void *array, CUresult (*destroy_kind)(void *))
-{
-    struct allocation allocation;
-    bool taken = allocations_take(kind, (uintptr_t)array, &allocation);
-    CUresult result = destroy_kind(array);
-    conclude_free(result, taken, &allocation);
+    conclude(result, KIND_MIPMAPPED_ARRAY, result == CUDA_SUCCESS ? (uintptr_t)*array : 0, bytes, &place);
     return result;
 }
 
 CUresult cuArrayDestroy(CUarray array)
 {
-    return destroy(KIND_ARRAY, array, destroy_array);
+    __typeof__(&cuArrayDestroy) real = REAL(cuArrayDestroy);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    struct allocation allocation;
+    bool taken = allocations_take(KIND_ARRAY, (uintptr_t)array, &allocation);
+    CUresult result = real(array);
+    conclude_free(result, taken, &allocation);
+    return result;
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
-    return destroy(KIND_MIPMAPPED_ARRAY, array, destroy_mipmapped_array);
+    __typeof__(&cuMipmappedArrayDestroy) real = REAL(cuMipmappedArrayDestroy);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    struct allocation allocation;
+    bool taken = allocations_take(KIND_MIPMAPPED_ARRAY, (uintptr_t)array, &allocation);
+    CUresult result = real(array);
+    conclude_free(result, taken, &allocation);
+    return result;
 }

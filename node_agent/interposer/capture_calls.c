@@ -7,11 +7,19 @@
 
 static atomic_int in_progress;
 
+struct capture capture_of(CUstream stream)
+{
+    __typeof__(&cuStreamGetCaptureInfo_v2) real = REAL(cuStreamGetCaptureInfo_v2);
+    struct capture capture = {.active = false};
+    int status = 0;
+    if (real != NULL && real(stream, &status, &capture.number, NULL, NULL, NULL) == CUDA_SUCCESS)
+        capture.active = status != 0;
+    return capture;
+}
+
 bool is_capturing(CUstream stream)
 {
-    __typeof__(&cuStreamIsCapturing) real = REAL(cuStreamIsCapturing);
-    int status = 0;
-    return real != NULL && real(stream, &status) == CUDA_SUCCESS && status != 0;
+    return capture_of(stream).active;
 }
 
 bool captures_in_progress(void)

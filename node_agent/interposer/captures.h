@@ -5,7 +5,15 @@
 
 #include "driver_types.h"
 
-/* Whether a call in the stream makes a graph's node instead of running. */
+/* In a capture a call makes a graph's node instead of running: memory counts when the graph is instantiated. But another thread may end the
+ * capture between a look and the call. Each capture has a number of its own, so a call was captured for certain if the number is the same
+ * before and after. */
+struct capture {
+    bool active;
+    uint64_t number;
+};
+
+struct capture capture_of(CUstream stream);
 bool is_capturing(CUstream stream);
 
 /* Whether a capture of this process has begun and not ended. */

@@ -9,34 +9,36 @@ static bool is_of_context(const struct allocation *allocation, const void *argum
     return allocation->context != NULL && allocation->context == *(const CUcontext *)argument;
 }
 
-static void drop_context(CUcontext context)
+/* `began`: before the driver was told to end the context. Another may have its handle since. */
+static void drop_context(CUcontext context, uint64_t began)
 {
     struct allocation allocation;
     size_t cursor = 0;
-    while (context != NULL && allocations_take_next(is_of_context, &context, &cursor, &allocation))
+    while (context != NULL && allocations_take_next(is_of_context, &context, began, &cursor, &allocation))
         release(&allocation);
     pools_settle();
 }
 
-static CUresult destroyed(CUresult result, CUcontext context)
+static CUresult destroy_context(CUresult (*real)(CUcontext), CUcontext context)
 {
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    launch_contexts_forget(context);
+    uint64_t began = allocations_now();
+    CUresult result = real(context);
     if (result == CUDA_SUCCESS)
-        drop_context(context);
+        drop_context(context, began);
     return result;
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
-    launch_contexts_forget(context);
-    return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
+    return destroy_context(REAL(cuCtxDestroy_v2), context);
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    __typeof__(&cuCtxDestroy) real = REAL(cuCtxDestroy);
-    launch_contexts_forget(context);
-    return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
+    return destroy_context(REAL(cuCtxDestroy), context);
 }
 
 static bool is_active(CUdevice device)
@@ -70,9 +72,10 @@ static CUresult end_primary_context(device_call real, CUdevice device, bool cert
         return CUDA_ERROR_NOT_INITIALIZED;
     CUcontext context = primary_context(device);
     launch_contexts_forget(context);
+    uint64_t began = allocations_now();
     CUresult result = real(device);
     if (result == CUDA_SUCCESS && (certainly || !is_active(device)))
-        drop_context(context);
+        drop_context(context, began);
     else if (context != NULL)
         launch_contexts_add(context);
     return result;

@@ -28,6 +28,8 @@
     INTERPOSED(CUresult, cuMemFreeAsync_ptsz, (CUdeviceptr, CUstream))                                                 \
     INTERPOSED(CUresult, cuMemPoolCreate, (CUmemoryPool *, const CUmemPoolProps *))                                    \
     INTERPOSED(CUresult, cuMemPoolDestroy, (CUmemoryPool))                                                             \
+    INTERPOSED(CUresult, cuMemGetDefaultMemPool, (CUmemoryPool *, const CUmemLocation *, int))                         \
+    INTERPOSED(CUresult, cuMemGetMemPool, (CUmemoryPool *, const CUmemLocation *, int))                                \
     INTERPOSED(CUresult, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                                      \
     INTERPOSED(CUresult, cuStreamSynchronize, (CUstream))                                                              \
     INTERPOSED(CUresult, cuStreamSynchronize_ptsz, (CUstream))                                                         \
@@ -51,6 +53,7 @@
     INTERPOSED(CUresult, cuMemGetInfo_v2, (size_t *, size_t *))                                                        \
     INTERPOSED(CUresult, cuDeviceTotalMem, (unsigned int *, CUdevice))                                                 \
     INTERPOSED(CUresult, cuDeviceTotalMem_v2, (size_t *, CUdevice))                                                    \
+    INTERPOSED(CUresult, cuCtxSetLimit, (int, size_t))                                                                 \
     INTERPOSED(CUresult, cuCtxDestroy, (CUcontext))                                                                    \
     INTERPOSED(CUresult, cuCtxDestroy_v2, (CUcontext))                                                                 \
     INTERPOSED(CUresult, cuDevicePrimaryCtxReset, (CUdevice))                                                          \
@@ -94,6 +97,7 @@
     USED(CUresult, cuCtxGetDevice, (CUdevice *))                                                                       \
     USED(CUresult, cuCtxPushCurrent_v2, (CUcontext))                                                                   \
     USED(CUresult, cuCtxPopCurrent_v2, (CUcontext *))                                                                  \
+    USED(CUresult, cuDeviceGetAttribute, (int *, int, CUdevice))                                                       \
     USED(CUresult, cuDeviceGetUuid, (CUuuid *, CUdevice))                                                              \
     USED(CUresult, cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                     \
     USED(CUresult, cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                              \
@@ -101,7 +105,8 @@
     USED(CUresult, cuMemPoolGetAttribute, (CUmemoryPool, int, void *))                                                 \
     USED(CUresult, cuDeviceGetGraphMemAttribute, (CUdevice, int, void *))                                              \
     USED(CUresult, cuStreamGetCtx, (CUstream, CUcontext *))                                                            \
-    USED(CUresult, cuStreamIsCapturing, (CUstream, int *))                                                             \
+    USED(CUresult, cuStreamGetCaptureInfo_v2,                                                                          \
+         (CUstream, int *, uint64_t *, CUgraph *, const CUgraphNode **, size_t *))                                     \
     USED(CUresult, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                  \
     USED(CUresult, cuDevicePrimaryCtxGetState, (CUdevice, unsigned int *, int *))                                      \
     USED(CUresult, cuArrayGetMemoryRequirements, (CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUarray, CUdevice))                \

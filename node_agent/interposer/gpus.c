@@ -56,6 +56,22 @@ bool current_place(struct place *place)
     return true;
 }
 
+bool is_default_stream(CUstream stream)
+{
+    return (uintptr_t)stream <= 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
+}
+
+bool is_on_host(int type, CUmemLocation location)
+{
+    return type != CU_MEM_ALLOCATION_TYPE_MANAGED && location.type >= CU_MEM_LOCATION_TYPE_HOST &&
+           location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+bool place_of_location(CUmemLocation location, struct place *place)
+{
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? place_of_device(location.id, place) : current_place(place);
+}
+
 bool place_of_stream(CUstream stream, struct place *place)
 {
     __typeof__(&cuStreamGetCtx) get_context = REAL(cuStreamGetCtx);
@@ -63,8 +79,7 @@ bool place_of_stream(CUstream stream, struct place *place)
     __typeof__(&cuCtxPushCurrent_v2) push = REAL(cuCtxPushCurrent_v2);
     __typeof__(&cuCtxPopCurrent_v2) pop = REAL(cuCtxPopCurrent_v2);
     CUcontext context = NULL, current = NULL;
-    /* 0, 1 and 2 are the default streams of the current context. */
-    if ((uintptr_t)stream <= 2 || get_context == NULL || get_current == NULL || push == NULL || pop == NULL ||
+    if (is_default_stream(stream) || get_context == NULL || get_current == NULL || push == NULL || pop == NULL ||
         get_context(stream, &context) != CUDA_SUCCESS || get_current(&current) != CUDA_SUCCESS || context == current)
         return current_place(place);
     if (push(context) != CUDA_SUCCESS)

@@ -12,37 +12,45 @@
 
 enum { MOST_DEVICES = 64, DEEPEST_CHILD = 16 };
 
-/* Adds the bytes that the nodes of `graph` allocate on each device. */
-static void add_nodes(CUgraph graph, uint64_t bytes[MOST_DEVICES], int depth)
+static bool add_node(CUgraphNode node, uint64_t bytes[MOST_DEVICES])
+{
+    __typeof__(&cuGraphMemAllocNodeGetParams) get_parameters = REAL(cuGraphMemAllocNodeGetParams);
+    CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+    struct place place;
+    if (get_parameters == NULL || get_parameters(node, &parameters) != CUDA_SUCCESS)
+        return false;
+    if (is_on_host(parameters.poolProps.allocType, parameters.poolProps.location))
+        return true;
+    if (!place_of_location(parameters.poolProps.location, &place))
+        return false;
+    if (__builtin_add_overflow(bytes[place.device], parameters.bytesize, &bytes[place.device]))
+        bytes[place.device] = UINT64_MAX / 2;
+    return true;
+}
+
+/* Adds the bytes that the nodes of `graph` allocate on each device. False: not all could be read. */
+static bool add_nodes(CUgraph graph, uint64_t bytes[MOST_DEVICES], int depth)
 {
     __typeof__(&cuGraphGetNodes) get_nodes = REAL(cuGraphGetNodes);
     __typeof__(&cuGraphNodeGetType) get_type = REAL(cuGraphNodeGetType);
-    __typeof__(&cuGraphMemAllocNodeGetParams) get_parameters = REAL(cuGraphMemAllocNodeGetParams);
     __typeof__(&cuGraphChildGraphNodeGetGraph) get_child = REAL(cuGraphChildGraphNodeGetGraph);
     size_t count = 0;
-    if (get_nodes == NULL || get_type == NULL || depth > DEEPEST_CHILD || get_nodes(graph, NULL, &count) != CUDA_SUCCESS)
-        return;
-    CUgraphNode *nodes = count != 0 ? calloc(count, sizeof(CUgraphNode)) : NULL;
-    if (nodes == NULL || get_nodes(graph, nodes, &count) != CUDA_SUCCESS)
-        count = 0;
-    for (size_t i = 0; i < count; i++) {
+    /* The driver gives the right error itself for what is no graph. */
+    if (get_nodes == NULL || get_type == NULL || get_nodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+        return true;
+    CUgraphNode *nodes = depth <= DEEPEST_CHILD ? calloc(count, sizeof(CUgraphNode)) : NULL;
+    bool all = nodes != NULL && get_nodes(graph, nodes, &count) == CUDA_SUCCESS;
+    for (size_t i = 0; all && i < count; i++) {
         int type;
         CUgraph child;
-        CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-        if (nodes[i] == NULL || get_type(nodes[i], &type) != CUDA_SUCCESS)
-            continue;
-        if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_child != NULL && get_child(nodes[i], &child) == CUDA_SUCCESS)
-            add_nodes(child, bytes, depth + 1);
-        if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || get_parameters == NULL ||
-            get_parameters(nodes[i], &parameters) != CUDA_SUCCESS)
-            continue;
-        CUmemLocation location = parameters.poolProps.location;
-        if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || location.id < 0 || location.id >= MOST_DEVICES)
-            continue;
-        if (__builtin_add_overflow(bytes[location.id], parameters.bytesize, &bytes[location.id]))
-            bytes[location.id] = UINT64_MAX / 2;
+        all = get_type(nodes[i], &type) == CUDA_SUCCESS;
+        if (all && type == CU_GRAPH_NODE_TYPE_GRAPH)
+            all = get_child != NULL && get_child(nodes[i], &child) == CUDA_SUCCESS && add_nodes(child, bytes, depth + 1);
+        else if (all && type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            all = add_node(nodes[i], bytes);
     }
     free(nodes);
+    return all;
 }
 
 static void release_devices(const uint64_t bytes[MOST_DEVICES], int below)
@@ -56,15 +64,14 @@ static void release_devices(const uint64_t bytes[MOST_DEVICES], int below)
 
 static bool reserve_graph(CUgraph graph, uint64_t bytes[MOST_DEVICES])
 {
-    add_nodes(graph, bytes, 0);
+    if (!add_nodes(graph, bytes, 0))
+        return false;
     for (CUdevice device = 0; device < MOST_DEVICES; device++) {
         struct place place;
         if (bytes[device] == 0)
             continue;
         uint64_t pool = place_of_device(device, &place) ? pool_number(NULL, &place) : 0;
-        if (pool == 0) {
-            bytes[device] = 0;
-        } else if (!reserve_in_pool(pool, bytes[device])) {
+        if (pool == 0 || !reserve_in_pool(pool, bytes[device])) {
             release_devices(bytes, device);
             return false;
         }
@@ -85,7 +92,7 @@ static CUresult conclude_graph(CUresult result, CUgraphExec *executable, const u
         struct allocation allocation = {.kind = KIND_GRAPH_EXEC + device, .bytes = bytes[device], .gpu = place.gpu};
         allocation.key = (uintptr_t)*executable;
         allocation.pool = pool_number(NULL, &place);
-        allocations_add(&allocation);
+        record(&allocation);
     }
     return result;
 }
@@ -127,12 +134,13 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph grap
 CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
     __typeof__(&cuGraphExecDestroy) real = REAL(cuGraphExecDestroy);
+    uint64_t began = allocations_now();
     CUresult result = real != NULL ? real(executable) : CUDA_ERROR_NOT_INITIALIZED;
     if (result != CUDA_SUCCESS)
         return result;
     for (CUdevice device = 0; device < MOST_DEVICES; device++) {
         struct allocation allocation;
-        if (allocations_take(KIND_GRAPH_EXEC + device, (uintptr_t)executable, &allocation))
+        if (allocations_take_older(KIND_GRAPH_EXEC + device, (uintptr_t)executable, began, &allocation))
             release(&allocation);
     }
     return result;

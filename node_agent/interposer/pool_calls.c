@@ -4,25 +4,36 @@
 #include "reservation.h"
 #include "symbols.h"
 
+static bool still(struct capture before, CUstream stream)
+{
+    struct capture now = capture_of(stream);
+    return before.active && now.active && now.number == before.number;
+}
+
 typedef CUresult (*free_function)(CUdeviceptr, CUstream);
 
-/* `pool` NULL: the device's current pool. */
+/* `pool` NULL: the device's current pool. False and no refusal: the call passes uncounted. */
 static bool begin(CUmemoryPool pool, size_t bytes, CUstream stream, struct allocation *allocation, CUresult *refusal)
 {
     struct place place;
     *refusal = CUDA_SUCCESS;
-    /* In a capture the call makes a graph's node: the memory counts when the graph is instantiated. */
-    if (is_capturing(stream))
+    enum pool_memory memory = pool != NULL ? memory_of_pool(pool, &place) : POOL_UNKNOWN;
+    if (memory == POOL_ON_HOST)
         return false;
-    bool found = pool != NULL ? pool_place(pool, &place) : place_of_stream(stream, &place);
+    /* A pool that nothing is known of counts on the stream's device. */
+    if (memory == POOL_UNKNOWN && !place_of_stream(stream, &place)) {
+        if (!is_default_stream(stream))
+            *refusal = CUDA_ERROR_OUT_OF_MEMORY;
+        return false; /* without a current context the driver gives the right error itself */
+    }
     __typeof__(&cuDeviceGetMemPool) get_pool = REAL(cuDeviceGetMemPool);
-    if (!found || (pool == NULL && (get_pool == NULL || get_pool(&pool, place.device) != CUDA_SUCCESS)))
+    if (pool == NULL && (get_pool == NULL || get_pool(&pool, place.device) != CUDA_SUCCESS))
         return false;
     struct place current;
     CUcontext context = current_place(&current) && current.device == place.device ? current.context : NULL;
     *allocation = (struct allocation){.kind = KIND_POINTER, .bytes = bytes, .gpu = place.gpu, .context = context};
     allocation->pool = pool_number(pool, &place);
-    bool granted = allocation->pool != 0 ? reserve_in_pool(allocation->pool, bytes) : reserve_bytes(&place, bytes);
+    bool granted = allocation->pool != 0 && reserve_in_pool(allocation->pool, bytes);
     if (!granted)
         *refusal = CUDA_ERROR_OUT_OF_MEMORY;
     return granted;
@@ -36,7 +47,7 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
         return result;
     }
     /* The pool may have grown by more than was asked for. */
-    if (allocation->pool != 0 && !pool_settle(allocation->pool)) {
+    if (!pool_settle(allocation->pool)) {
         if (free_memory != NULL)
             free_memory(*pointer, stream);
         release(allocation);
@@ -44,8 +55,27 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     allocation->key = *pointer;
-    allocations_add(allocation);
+    record(allocation);
     return result;
+}
+
+/* A call that was made in a capture. If the capture is over, the driver may have allocated at once. */
+static CUresult finish_captured(CUresult result, struct capture before, CUmemoryPool pool, CUdeviceptr *pointer, size_t bytes,
+                                CUstream stream, free_function free_memory)
+{
+    struct allocation allocation = {.pool = 0};
+    CUresult refusal;
+    if (result != CUDA_SUCCESS || still(before, stream))
+        return result;
+    if (begin(pool, bytes, stream, &allocation, &refusal))
+        return finish(result, pointer, stream, &allocation, free_memory);
+    if (refusal == CUDA_SUCCESS)
+        return result;
+    if (free_memory != NULL)
+        free_memory(*pointer, stream);
+    if (allocation.pool != 0)
+        pool_trim(allocation.pool);
+    return refusal;
 }
 
 #define ALLOCATE(name, free_name, pool, default_stream, ...)                                                           \
@@ -54,7 +84,11 @@ static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, s
     CUresult refusal;                                                                                                  \
     if (real == NULL)                                                                                                  \
         return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
-    if (!begin(pool, bytes, stream != NULL ? stream : default_stream, &allocation, &refusal))                          \
+    CUstream used = stream != NULL ? stream : default_stream;                                                          \
+    struct capture capture = capture_of(used);                                                                         \
+    if (capture.active)                                                                                                \
+        return finish_captured(real(__VA_ARGS__), capture, pool, pointer, bytes, used, REAL(free_name));               \
+    if (!begin(pool, bytes, used, &allocation, &refusal))                                                              \
         return refusal != CUDA_SUCCESS ? refusal : real(__VA_ARGS__);                                                  \
     return finish(real(__VA_ARGS__), pointer, stream, &allocation, REAL(free_name))
 
@@ -82,13 +116,16 @@ static CUresult free_with(free_function real, CUdeviceptr pointer, CUstream stre
 {
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    /* A captured free happens when the graph is launched: until then the memory counts. */
-    if (is_capturing(stream != NULL ? stream : default_stream))
-        return real(pointer, stream);
+    CUstream used = stream != NULL ? stream : default_stream;
+    struct capture capture = capture_of(used);
     struct allocation allocation;
     bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
     CUresult result = real(pointer, stream);
-    conclude_free(result, taken, &allocation);
+    /* A captured free is of the graph's own memory: the driver refuses other pointers. */
+    if (taken && capture.active && still(capture, used))
+        record(&allocation);
+    else
+        conclude_free(result, taken, &allocation);
     return result;
 }
 
@@ -102,17 +139,45 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return free_with(REAL(cuMemFreeAsync_ptsz), pointer, stream, CU_STREAM_PER_THREAD);
 }
 
+/* False: the table has no place for the pool. A pool whose device is not told here is recorded at its first allocation. */
+static bool record_pool(CUmemoryPool pool, int type, CUmemLocation location)
+{
+    struct place place;
+    if (is_on_host(type, location))
+        return host_pool_number(pool) != 0;
+    bool told = location.type == CU_MEM_LOCATION_TYPE_DEVICE && place_of_device(location.id, &place);
+    return !told || pool_number(pool, &place) != 0;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     __typeof__(&cuMemPoolCreate) real = REAL(cuMemPoolCreate);
-    if (real == NULL)
+    __typeof__(&cuMemPoolDestroy) destroy = REAL(cuMemPoolDestroy);
+    if (real == NULL || destroy == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real(pool, properties);
-    struct place place;
-    if (result == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        place_of_device(properties->location.id, &place))
-        pool_number(*pool, &place);
-    return result;
+    if (result != CUDA_SUCCESS || record_pool(*pool, properties->allocType, properties->location))
+        return result;
+    destroy(*pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* CUDA 13: the driver's own pools for a location. Nothing else tells where they lie. */
+static CUresult found_pool(CUresult result, CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    return result != CUDA_SUCCESS || record_pool(*pool, type, *location) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    __typeof__(&cuMemGetDefaultMemPool) real = REAL(cuMemGetDefaultMemPool);
+    return real != NULL ? found_pool(real(pool, location, type), pool, location, type) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    __typeof__(&cuMemGetMemPool) real = REAL(cuMemGetMemPool);
+    return real != NULL ? found_pool(real(pool, location, type), pool, location, type) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

@@ -21,6 +21,27 @@ bool reserve_in_pool(uint64_t pool, uint64_t bytes)
     return pool_reserve(pool, bytes);
 }
 
+void release(const struct allocation *allocation)
+{
+    struct allocation handle;
+    if (allocation->kind == KIND_MAPPING) {
+        /* The mapping kept the handle from being handed out again until now: a newer entry is another's. */
+        if (allocations_unreference(allocation->handle, allocation->time, &handle))
+            release(&handle);
+    } else if (allocation->pool != 0) {
+        pool_release(allocation->pool, allocation->bytes);
+    } else {
+        account_release(&allocation->gpu, allocation->bytes);
+    }
+}
+
+void record(const struct allocation *allocation)
+{
+    struct allocation displaced;
+    if (allocations_add(allocation, &displaced))
+        release(&displaced);
+}
+
 void conclude(CUresult result, int kind, uint64_t key, uint64_t bytes, const struct place *place)
 {
     if (result != CUDA_SUCCESS) {
@@ -32,15 +53,7 @@ void conclude(CUresult result, int kind, uint64_t key, uint64_t bytes, const str
         allocation.references = 1;
     else
         allocation.context = place->context;
-    allocations_add(&allocation);
-}
-
-void release(const struct allocation *allocation)
-{
-    if (allocation->pool != 0)
-        pool_release(allocation->pool, allocation->bytes);
-    else
-        account_release(&allocation->gpu, allocation->bytes);
+    record(&allocation);
 }
 
 void conclude_free(CUresult result, bool taken, const struct allocation *allocation)
@@ -50,5 +63,5 @@ void conclude_free(CUresult result, bool taken, const struct allocation *allocat
     if (result == CUDA_SUCCESS)
         release(allocation);
     else
-        allocations_add(allocation);
+        record(allocation);
 }

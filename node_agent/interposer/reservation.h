@@ -15,7 +15,10 @@ bool reserve_in_pool(uint64_t pool, uint64_t bytes);
 /* After the driver's call: records what it has allocated, or gives the reservation back. */
 void conclude(CUresult result, int kind, uint64_t key, uint64_t bytes, const struct place *place);
 
-/* Gives back what an entry holds. */
+/* Puts an entry into the table, and gives back what the entry held that it displaces. */
+void record(const struct allocation *allocation);
+
+/* Gives back what an entry holds that was taken out of the table. */
 void release(const struct allocation *allocation);
 
 /* An entry taken out for a call that frees: gives it back to the account, or to the table if the call failed. */

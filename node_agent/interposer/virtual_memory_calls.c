@@ -12,9 +12,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     struct place place;
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (properties == NULL || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !place_of_device(properties->location.id, &place))
+    if (properties == NULL || is_on_host(properties->type, properties->location))
         return real(handle, bytes, properties, flags);
+    if (!place_of_location(properties->location, &place))
+        return CUDA_ERROR_INVALID_DEVICE;
     if (!reserve_bytes(&place, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = real(handle, bytes, properties, flags);
@@ -22,42 +23,20 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return result;
 }
 
-static void reference_less(CUmemGenericAllocationHandle handle)
+static void unreference(CUmemGenericAllocationHandle handle, uint64_t older_than)
 {
     struct allocation allocation;
-    if (allocations_reference(handle, -1, &allocation))
+    if (allocations_unreference(handle, older_than, &allocation))
         release(&allocation);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     __typeof__(&cuMemRelease) real = REAL(cuMemRelease);
+    uint64_t began = allocations_now();
     CUresult result = real != NULL ? real(handle) : CUDA_ERROR_NOT_INITIALIZED;
     if (result == CUDA_SUCCESS)
-        reference_less(handle);
-    return result;
-}
-
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
-    __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
-    CUresult result = real != NULL ? real(handle, address) : CUDA_ERROR_NOT_INITIALIZED;
-    struct allocation unused;
-    if (result == CUDA_SUCCESS)
-        allocations_reference(*handle, 1, &unused);
-    return result;
-}
-
-CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
-{
-    __typeof__(&cuMemMap) real = REAL(cuMemMap);
-    CUresult result = real != NULL ? real(pointer, bytes, offset, handle, flags) : CUDA_ERROR_NOT_INITIALIZED;
-    if (result == CUDA_SUCCESS) {
-        struct allocation unused, mapping = {.kind = KIND_MAPPING, .key = pointer, .bytes = bytes, .pool = handle};
-        allocations_reference(handle, 1, &unused);
-        allocations_add(&mapping);
-    }
+        unreference(handle, began);
     return result;
 }
 
@@ -71,16 +50,54 @@ static bool is_mapping_within(const struct allocation *allocation, const void *a
     return allocation->kind == KIND_MAPPING && allocation->key - range->start < range->size;
 }
 
+static bool is_mapping_of(const struct allocation *allocation, const void *address)
+{
+    return allocation->kind == KIND_MAPPING && (uintptr_t)address - allocation->key < allocation->bytes;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    struct allocation mapping;
+    bool found = allocations_find(is_mapping_of, address, &mapping);
+    if (found)
+        allocations_reference(mapping.handle);
+    CUresult result = real(handle, address);
+    if (found && (result != CUDA_SUCCESS || *handle != mapping.handle))
+        unreference(mapping.handle, mapping.time);
+    return result;
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    __typeof__(&cuMemMap) real = REAL(cuMemMap);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    uint64_t began = allocations_now();
+    allocations_reference(handle);
+    CUresult result = real(pointer, bytes, offset, handle, flags);
+    struct allocation mapping = {.kind = KIND_MAPPING, .key = pointer, .bytes = bytes, .handle = handle};
+    if (result == CUDA_SUCCESS)
+        record(&mapping);
+    else
+        unreference(handle, began);
+    return result;
+}
+
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
     __typeof__(&cuMemUnmap) real = REAL(cuMemUnmap);
+    uint64_t began = allocations_now();
     CUresult result = real != NULL ? real(pointer, bytes) : CUDA_ERROR_NOT_INITIALIZED;
     if (result != CUDA_SUCCESS)
         return result;
     struct range range = {pointer, bytes};
     struct allocation mapping;
     size_t cursor = 0;
-    while (allocations_take_next(is_mapping_within, &range, &cursor, &mapping))
-        reference_less(mapping.pool);
+    while (allocations_take_next(is_mapping_within, &range, began, &cursor, &mapping))
+        release(&mapping);
     return result;
 }

@@ -94,6 +94,64 @@ def test_a_pool_is_not_asked_for_after_its_end(container: Container) -> None:
     assert container.charged == container.device.used == 0
 
 
+@pytest.mark.parametrize(
+    ("call", "size", "result", "held"),
+    [
+        ("allocate", 70 * MIB, OK, 70 * MIB),
+        ("allocate", QUOTA + MIB, OUT_OF_MEMORY, 0),
+        ("free", 70 * MIB, OK, 0),
+    ],
+)
+def test_a_call_whose_capture_ends_before_it_is_made_counts(
+    container: Container, call: str, size: int, result: int, held: int
+) -> None:
+    with subprocess.Popen(
+        [str(c_program("captured")), call, str(size)],
+        env=container.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{result}\n"
+        assert container.charged == container.device.used == held
+        process.communicate()
+
+
+def test_a_pool_that_is_made_while_another_ends_counts(container: Container) -> None:
+    with subprocess.Popen(
+        [str(c_program("ending"))],
+        env=container.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        assert container.charged == container.device.used == 70 * MIB
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cuMemRelease", "cuMemUnmap", "cuGraphExecDestroy", "cuCtxDestroy", "cuDevicePrimaryCtxReset"],
+)
+def test_a_handle_that_another_thread_gets_before_its_end_is_told_counts(
+    container: Container, call: str
+) -> None:
+    with subprocess.Popen(
+        [str(c_program("reusing")), call],
+        env=container.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        assert container.charged == container.device.used == 70 * MIB
+        process.communicate()
+
+
 def test_the_pointer_of_another_process_frees_nothing(container: Container, program: Interpreter) -> None:
     other = container.start()
     try:

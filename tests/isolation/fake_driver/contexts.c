@@ -6,6 +6,7 @@
 static __thread struct context *stack[16];
 static __thread int depth;
 static struct context primaries[MOST_DEVICES];
+static struct context *unused; /* a handle that is free is the next to be handed out */
 static struct block *blocks;
 static uint64_t next_address = 0x7f0000000000;
 
@@ -33,6 +34,16 @@ void remember(struct block block)
     driver_unlock();
 }
 
+bool is_block(uint64_t key)
+{
+    driver_lock();
+    struct block *block = blocks;
+    while (block != NULL && block->key != key)
+        block = block->next;
+    driver_unlock();
+    return block != NULL;
+}
+
 struct block *forget(uint64_t key)
 {
     struct block *found = NULL;
@@ -51,6 +62,10 @@ struct block *forget(uint64_t key)
 void forget_context(struct context *context)
 {
     driver_lock();
+    for (int limit = 0; limit < 3; limit++) {
+        take(context->device, -(int64_t)context->limits[limit]);
+        context->limits[limit] = 0;
+    }
     for (struct block **link = &blocks; *link != NULL;) {
         struct block *block = *link;
         if (block->context != context) {
@@ -69,8 +84,11 @@ FAKE CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, int device)
     (void)flags;
     if (device_of(device) == NULL)
         return INVALID_DEVICE;
-    *context = calloc(1, sizeof **context);
-    (*context)->device = device;
+    driver_lock();
+    *context = unused != NULL ? unused : malloc(sizeof **context);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    **context = (struct context){.device = device};
     stack[depth++] = *context;
     return SUCCESS;
 }
@@ -82,7 +100,34 @@ FAKE CUresult cuCtxDestroy_v2(CUcontext context)
     forget_context(context);
     if (current() == context)
         depth--;
+    driver_lock();
+    context->next_unused = unused;
+    unused = context;
+    driver_unlock();
+    before_return("cuCtxDestroy");
     return SUCCESS;
+}
+
+/* Takes at once what NVIDIA's takes at the first launch that needs it: a stack for each thread, the printf buffer, the heap of malloc. */
+FAKE CUresult cuCtxSetLimit(int limit, size_t value)
+{
+    struct context *context = current();
+    if (context == NULL)
+        return INVALID_CONTEXT;
+    if (limit < 0 || limit > 2)
+        return INVALID_VALUE;
+    uint64_t first[] = {1024, 1 << 20, 8 << 20}, above = value > first[limit] ? value - first[limit] : 0;
+    uint64_t bytes = limit == 0 ? above * MULTIPROCESSORS * THREADS : above;
+    if (!take(context->device, (int64_t)(bytes - context->limits[limit])))
+        return OUT_OF_MEMORY;
+    context->limits[limit] = bytes;
+    return SUCCESS;
+}
+
+FAKE CUresult cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 16 ? MULTIPROCESSORS : THREADS;
+    return device_of(device) == NULL ? INVALID_DEVICE : attribute == 16 || attribute == 39 ? SUCCESS : INVALID_VALUE;
 }
 
 FAKE CUresult cuCtxGetCurrent(CUcontext *context)
@@ -126,9 +171,9 @@ FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext *context, int device)
     if (device_of(device) == NULL)
         return INVALID_DEVICE;
     *context = &primaries[device];
-    primaries[device].device = device;
-    primaries[device].primary = true;
-    primaries[device].references++;
+    (*context)->device = device;
+    (*context)->primary = true;
+    (*context)->references++;
     return SUCCESS;
 }
 
@@ -147,6 +192,7 @@ FAKE CUresult cuDevicePrimaryCtxReset_v2(int device)
         return INVALID_DEVICE;
     primaries[device].references = 0;
     forget_context(&primaries[device]);
+    before_return("cuDevicePrimaryCtxReset");
     return SUCCESS;
 }
 

@@ -28,10 +28,11 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
+    NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
 };
-enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512 };
+enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512, MULTIPROCESSORS = 4, THREADS = 2048 };
 
 struct device_file {
     unsigned char uuid[16];
@@ -45,14 +46,16 @@ struct device_file {
 struct context {
     int device, references;
     bool primary;
-    struct block *blocks;
+    uint64_t limits[3]; /* bytes that cuCtxSetLimit has taken */
+    struct context *next_unused;
     int64_t busy_until; /* CLOCK_MONOTONIC, ns: when all that was launched in it has run */
 };
 
 struct stream {
     struct context *context;
     struct graph *capturing;
-    bool invalidated; /* the capture, by a call that may not be made meanwhile */
+    uint64_t captures; /* how many were begun: the number of the last one */
+    bool invalidated;  /* the capture, by a call that may not be made meanwhile */
     int64_t busy_until;
 };
 
@@ -64,6 +67,7 @@ struct block {
     struct context *context; /* NULL: freed with no context */
     struct pool *pool;
     struct stream *stream;
+    uint64_t required_bytes; /* of an array whose memory is to be mapped later */
 };
 
 int device_count(void);
@@ -72,10 +76,14 @@ struct device_file *device_of(int device);
 bool take(int device, int64_t bytes);
 struct context *current(void);
 
+/* To be called without the lock, after a call's work: see cuFakeBeforeReturn. */
+void before_return(const char *call);
+
 void driver_lock(void);
 void driver_unlock(void);
 uint64_t new_address(uint64_t bytes);
 void remember(struct block block);
+bool is_block(uint64_t key);
 /* The block out of the list, or NULL. */
 struct block *forget(uint64_t key);
 void forget_context(struct context *context);
@@ -85,7 +93,7 @@ void pool_unused(struct block *block);
 void pools_synchronize(void);
 /* An allocation in a stream that is being captured becomes a node of its graph. */
 struct graph *captured_graph(struct stream *stream);
-CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes);
+CUdeviceptr add_allocation_node(struct graph *graph, int type, int location, int device, uint64_t bytes);
 
 /* Kernels: runs one after those that were launched in the stream before, or makes a node of the stream's graph. */
 CUresult run_kernel(struct stream *stream, uint64_t microseconds);

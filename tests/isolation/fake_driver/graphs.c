@@ -6,7 +6,7 @@
 enum { MOST_NODES = 64, KERNEL = 0, CHILD = 4, ALLOCATION = 10 };
 
 struct node {
-    int type, device;
+    int type, allocation_type, location, device;
     uint64_t bytes;
     struct graph *child;
 };
@@ -20,7 +20,10 @@ struct executable {
     uint64_t bytes[MOST_DEVICES];
     uint64_t microseconds;
     bool launched;
+    struct executable *next_unused;
 };
+
+static struct executable *unused; /* a handle that is free is the next to be handed out */
 
 static uint64_t reserved[MOST_DEVICES], needed[MOST_DEVICES];
 
@@ -49,9 +52,10 @@ static struct node *add(struct graph *graph, struct node node)
     return stored;
 }
 
-CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes)
+CUdeviceptr add_allocation_node(struct graph *graph, int type, int location, int device, uint64_t bytes)
 {
-    add(graph, (struct node){.type = ALLOCATION, .device = device, .bytes = bytes});
+    struct node node = {.type = ALLOCATION, .allocation_type = type, .location = location, .device = device, .bytes = bytes};
+    add(graph, node);
     return new_address(bytes);
 }
 
@@ -65,7 +69,10 @@ FAKE CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUg
                                      struct allocation_parameters *parameters)
 {
     (void)after, (void)count;
-    *node = add(graph, (struct node){.type = ALLOCATION, .device = parameters->device, .bytes = parameters->bytes});
+    struct node added = {.type = ALLOCATION, .device = parameters->device, .bytes = parameters->bytes};
+    added.allocation_type = parameters->allocation_type;
+    added.location = parameters->location_type;
+    *node = add(graph, added);
     parameters->pointer = new_address(parameters->bytes);
     return SUCCESS;
 }
@@ -93,7 +100,9 @@ FAKE CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 
 FAKE CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, struct allocation_parameters *parameters)
 {
-    *parameters = (struct allocation_parameters){.location_type = 1, .device = node->device, .bytes = node->bytes};
+    *parameters = (struct allocation_parameters){.device = node->device, .bytes = node->bytes};
+    parameters->allocation_type = node->allocation_type;
+    parameters->location_type = node->location;
     return SUCCESS;
 }
 
@@ -118,7 +127,11 @@ static void add_nodes(struct graph *graph, struct executable *executable)
 FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
     (void)flags;
-    *executable = calloc(1, sizeof **executable);
+    driver_lock();
+    *executable = unused != NULL ? unused : malloc(sizeof **executable);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    **executable = (struct executable){.launched = false};
     add_nodes(graph, *executable);
     return SUCCESS;
 }
@@ -151,8 +164,10 @@ FAKE CUresult cuGraphExecDestroy(CUgraphExec executable)
     driver_lock();
     for (int i = 0; i < device_count() && executable->launched; i++)
         needed[i] -= executable->bytes[i];
+    executable->next_unused = unused;
+    unused = executable;
     driver_unlock();
-    free(executable);
+    before_return("cuGraphExecDestroy");
     return SUCCESS;
 }
 

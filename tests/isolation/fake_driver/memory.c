@@ -59,11 +59,22 @@ FAKE CUresult cuMemFree_v2(CUdeviceptr pointer)
     return pointer == 0 ? SUCCESS : give_back(pointer);
 }
 
+/* A module whose image is only the size of its `__device__` variables. */
+FAKE CUresult cuModuleLoadData(void **module, const uint64_t *image)
+{
+    uint64_t key = 0;
+    CUresult result = allocate(*image, &key);
+    *module = (void *)key;
+    return result;
+}
+
 struct array_description {
     size_t width, height, depth;
     int format;
     unsigned int channels, flags;
 };
+
+enum { LAYERED = 0x01, DEFERRED = 0x80 };
 
 struct flat_description {
     size_t width, height;
@@ -71,20 +82,67 @@ struct flat_description {
     unsigned int channels;
 };
 
+static uint64_t padded(uint64_t length, uint64_t unit)
+{
+    return (length + unit - 1) / unit * unit;
+}
+
+/* Rows of 64 bytes, in blocks of 8. The layers of a layered array are as many at each level. */
 static uint64_t level_bytes(const struct array_description *d, unsigned int level)
 {
-    uint64_t sizes[] = {d->width >> level, d->height >> level, d->depth >> level}, bytes = d->channels;
-    for (int i = 0; i < 3; i++)
-        bytes *= sizes[i] != 0 ? sizes[i] : 1;
-    return bytes * (d->format == 0x20 ? 4 : d->format == 0x10 ? 2 : 1);
+    uint64_t width = d->width >> level, height = d->height >> level;
+    uint64_t depth = d->flags & LAYERED ? d->depth : d->depth >> level;
+    uint64_t texel = d->channels * (d->format == 0x20 ? 4 : d->format == 0x10 ? 2 : 1);
+    return padded((width != 0 ? width : 1) * texel, 64) * (height > 1 ? padded(height, 8) : 1) * (depth != 0 ? depth : 1);
+}
+
+static CUresult create_array(void **array, const struct array_description *description, uint64_t bytes)
+{
+    uint64_t key = 0;
+    CUresult result = SUCCESS;
+    if ((description->flags & DEFERRED) == 0) {
+        result = allocate(bytes, &key);
+    } else if (getenv("FAKE_CUDA_WITHOUT_DEFERRED_MAPPING") != NULL) {
+        result = NOT_SUPPORTED;
+    } else {
+        key = new_address(1);
+        remember((struct block){.key = key, .context = current(), .device = current()->device, .required_bytes = bytes});
+    }
+    *array = (void *)key;
+    return result;
+}
+
+struct requirements {
+    size_t size, alignment;
+    unsigned int reserved[4];
+};
+
+static CUresult get_requirements(struct requirements *requirements, void *array)
+{
+    struct block *block = forget((uint64_t)array);
+    if (block == NULL)
+        return INVALID_VALUE;
+    *requirements = (struct requirements){block->required_bytes, 512, {0}};
+    remember(*block);
+    free(block);
+    return requirements->size != 0 ? SUCCESS : INVALID_VALUE;
+}
+
+FAKE CUresult cuArrayGetMemoryRequirements(struct requirements *requirements, void *array, int device)
+{
+    (void)device;
+    return get_requirements(requirements, array);
+}
+
+FAKE CUresult cuMipmappedArrayGetMemoryRequirements(struct requirements *requirements, void *array, int device)
+{
+    (void)device;
+    return get_requirements(requirements, array);
 }
 
 FAKE CUresult cuArray3DCreate_v2(void **array, const struct array_description *description)
 {
-    uint64_t key = 0;
-    CUresult result = allocate(level_bytes(description, 0), &key);
-    *array = (void *)key;
-    return result;
+    return create_array(array, description, level_bytes(description, 0));
 }
 
 FAKE CUresult cuArrayCreate_v2(void **array, const struct flat_description *flat)
@@ -95,12 +153,10 @@ FAKE CUresult cuArrayCreate_v2(void **array, const struct flat_description *flat
 
 FAKE CUresult cuMipmappedArrayCreate(void **array, const struct array_description *description, unsigned int levels)
 {
-    uint64_t key = 0, bytes = 0;
+    uint64_t bytes = 0;
     for (unsigned int level = 0; level < levels; level++)
         bytes += level_bytes(description, level);
-    CUresult result = allocate(bytes, &key);
-    *array = (void *)key;
-    return result;
+    return create_array(array, description, bytes);
 }
 
 FAKE CUresult cuArrayDestroy(void *array)
@@ -117,7 +173,10 @@ FAKE CUresult cuMipmappedArrayDestroy(void *array)
 struct physical {
     int device, holders;
     uint64_t bytes;
+    struct physical *next_unused;
 };
+
+static struct physical *unused; /* a handle that is free is the next to be handed out */
 
 struct properties {
     int type, handle_types, location_type, device;
@@ -130,8 +189,11 @@ FAKE CUresult cuMemCreate(uint64_t *handle, size_t bytes, const struct propertie
         return INVALID_VALUE;
     if (!take(properties->device, (int64_t)bytes))
         return OUT_OF_MEMORY;
-    struct physical *physical = malloc(sizeof *physical);
-    *physical = (struct physical){properties->device, 1, bytes};
+    driver_lock();
+    struct physical *physical = unused != NULL ? unused : malloc(sizeof *physical);
+    unused = unused != NULL ? unused->next_unused : NULL;
+    driver_unlock();
+    *physical = (struct physical){properties->device, 1, bytes, NULL};
     *handle = (uint64_t)physical;
     return SUCCESS;
 }
@@ -143,13 +205,17 @@ static void let_go(struct physical *physical)
     driver_unlock();
     if (last) {
         take(physical->device, -(int64_t)physical->bytes);
-        free(physical);
+        driver_lock();
+        physical->next_unused = unused;
+        unused = physical;
+        driver_unlock();
     }
 }
 
 FAKE CUresult cuMemRelease(uint64_t handle)
 {
     let_go((struct physical *)handle);
+    before_return("cuMemRelease");
     return SUCCESS;
 }
 
@@ -179,6 +245,7 @@ FAKE CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
             let_go((struct physical *)mapping->stream);
         free(mapping);
     }
+    before_return("cuMemUnmap");
     return SUCCESS;
 }
 

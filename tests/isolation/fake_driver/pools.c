@@ -8,16 +8,22 @@ struct pool {
     int device;
     bool destroyed;
     uint64_t reserved, used, threshold;
+    int type, location;
 };
 
 static struct stream *capturing[64]; /* under the driver's lock */
-static struct pool defaults[MOST_DEVICES];
-static struct pool *made[256];
+
+enum { MOST_MADE = 4096, PINNED = 1, MANAGED = 2, LOCATION_DEVICE = 1, LOCATION_HOST = 2, HOST = -1 };
+
+static struct pool defaults[MOST_DEVICES], managed = {.type = MANAGED}, host = {.device = HOST, .type = PINNED, .location = LOCATION_HOST};
+static struct pool *made[MOST_MADE];
 static int made_count;
 
 static struct pool *default_pool(int device)
 {
     defaults[device].device = device;
+    defaults[device].type = PINNED;
+    defaults[device].location = LOCATION_DEVICE;
     return &defaults[device];
 }
 
@@ -43,7 +49,15 @@ struct graph *captured_graph(struct stream *stream)
 FAKE CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
     *status = captured_graph(stream) != NULL;
+    before_return("a look at the capture");
     return SUCCESS;
+}
+
+FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *number, CUgraph *graph, void *after, size_t *count)
+{
+    (void)graph, (void)after, (void)count;
+    *number = (uint64_t)stream > 2 ? stream->captures : 0;
+    return cuStreamIsCapturing(stream, status);
 }
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
@@ -59,6 +73,7 @@ FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
         }
     }
     stream->invalidated = false;
+    stream->captures++;
     CUresult result = cuGraphCreate(&stream->capturing, 0);
     driver_unlock();
     return result;
@@ -115,17 +130,36 @@ FAKE CUresult cuDeviceGetMemPool(CUmemoryPool *pool, int device)
     return cuDeviceGetDefaultMemPool(pool, device);
 }
 
+FAKE CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, const int *location, int type)
+{
+    if (location[0] == LOCATION_DEVICE && type == PINNED)
+        return cuDeviceGetDefaultMemPool(pool, location[1]);
+    *pool = type == MANAGED ? &managed : &host;
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemGetMemPool(CUmemoryPool *pool, const int *location, int type)
+{
+    return cuMemGetDefaultMemPool(pool, location, type);
+}
+
 FAKE CUresult cuMemPoolCreate(CUmemoryPool *pool, const int *properties)
 {
-    int device = properties[3];
-    if (device_of(device) == NULL)
+    /* Managed memory that was touched on the first device, wherever it prefers to be. */
+    int device = properties[2] == LOCATION_DEVICE ? properties[3] : properties[0] == MANAGED ? 0 : HOST;
+    if (device != HOST && device_of(device) == NULL)
         return INVALID_DEVICE;
     *pool = calloc(1, sizeof **pool);
-    (*pool)->device = device;
+    **pool = (struct pool){.device = device, .type = properties[0], .location = properties[2]};
     driver_lock();
-    made[made_count++ % 256] = *pool;
+    made[made_count++ % MOST_MADE] = *pool;
     driver_unlock();
     return SUCCESS;
+}
+
+static bool take_for(const struct pool *pool, int64_t bytes)
+{
+    return pool->device == HOST || take(pool->device, bytes);
 }
 
 static void shrink(struct pool *pool, uint64_t keep)
@@ -133,7 +167,7 @@ static void shrink(struct pool *pool, uint64_t keep)
     uint64_t needed = (pool->used + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     uint64_t target = needed > keep ? needed : keep;
     if (pool->reserved > target) {
-        take(pool->device, -(int64_t)(pool->reserved - target));
+        take_for(pool, -(int64_t)(pool->reserved - target));
         pool->reserved = target;
     }
 }
@@ -152,6 +186,7 @@ FAKE CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pool->destroyed = true;
     shrink(pool, 0);
     driver_unlock();
+    before_return("cuMemPoolDestroy");
     return SUCCESS;
 }
 
@@ -178,7 +213,8 @@ void pools_synchronize(void)
     driver_lock();
     for (int i = 0; i < device_count(); i++)
         shrink(default_pool(i), defaults[i].threshold);
-    for (int i = 0; i < made_count && i < 256; i++)
+    shrink(&managed, managed.threshold);
+    for (int i = 0; i < made_count && i < MOST_MADE; i++)
         shrink(made[i], made[i]->threshold);
     driver_unlock();
 }
@@ -188,13 +224,13 @@ FAKE CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemo
     if (bytes == 0 || bytes > INT64_MAX / 2)
         return bytes == 0 ? INVALID_VALUE : OUT_OF_MEMORY;
     if (captured_graph(stream) != NULL) {
-        *pointer = add_allocation_node(captured_graph(stream), pool->device, bytes);
+        *pointer = add_allocation_node(captured_graph(stream), pool->type, pool->location, pool->device, bytes);
         return SUCCESS;
     }
     driver_lock();
     uint64_t needed = (pool->used + bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     uint64_t growth = needed > pool->reserved ? needed - pool->reserved : 0;
-    bool fits = growth == 0 || take(pool->device, (int64_t)growth);
+    bool fits = growth == 0 || take_for(pool, (int64_t)growth);
     if (fits) {
         pool->reserved += growth;
         pool->used += bytes;
@@ -227,7 +263,9 @@ CUresult cuMemFree_v2(CUdeviceptr pointer);
 
 FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    (void)stream;
+    /* The graph's own memory is no block, and nothing else can be freed in a capture. */
+    if (captured_graph(stream) != NULL)
+        return is_block(pointer) ? INVALID_VALUE : SUCCESS;
     return pointer == 0 ? INVALID_VALUE : cuMemFree_v2(pointer);
 }
 

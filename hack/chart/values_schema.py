@@ -129,7 +129,7 @@ def _node() -> Schema:
         nvidiaRuntimeFolder=_FOLDER_OR_NONE,
         runtimeClassName=_TEXT,
         admissionPolicy=_closed(enabled=_FLAG),
-        mps=_closed(resources=_resources(), updateStrategy=strategy),
+        mps=_closed(resources=_resources()),
         updateStrategy=strategy,
         **_pods(),
     )

@@ -336,13 +336,17 @@ class GPUBench:
         self.turns.orders.retry(tuple(self.turns.leases.values()))
 
     def read_driver(
-        self, processes: Iterable[Process], without_session: Mapping[Lease, int] = MappingProxyType({})
+        self,
+        processes: Iterable[Process],
+        without_session: Mapping[Lease, int] = MappingProxyType({}),
+        of_process: Mapping[Process, int] = MappingProxyType({}),
     ) -> None:
         """Let the agent read the driver.
 
         Args:
             processes: it shows what they use, the ended ones included.
             without_session: what other processes of a container hold, in MiB.
+            of_process: what it shows of some processes, in place of a MiB each, in MiB.
         """
         self.driver_lists_memory = True
         self.clock.advance(0.001)
@@ -359,10 +363,8 @@ class GPUBench:
             container_bytes[key] = container_bytes.get(key, 0) + held
         for lease, held_mib in without_session.items():
             container_bytes[lease.key] = container_bytes.get(lease.key, 0) + held_mib * MIB
-        reading = MemoryReading(
-            self.clock.now, {process.session.pid: MIB for process in users}, container_bytes
-        )
-        self.turns.scheduler.observe_memory(reading)
+        process_bytes = {process.session.pid: of_process.get(process, 1) * MIB for process in users}
+        self.turns.record_memory_reading(MemoryReading(self.clock.now, process_bytes, container_bytes))
 
     def lane_of(self, process: Process) -> int | None:
         return self.turns.memory.lane_of(process.lease)

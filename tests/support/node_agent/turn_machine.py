@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(process=processes, used=st.integers(min_value=0, max_value=300))
     def the_driver_is_asked(self, process: Process, used: int) -> None:
-        self.bench.turns.record_process_memory({process.session.pid: used * MIB})
+        self.bench.read_driver(self.ever, self.without_session, {process: used})
 
     @rule(process=processes, spans=st.booleans())
     def more_is_learnt(self, process: Process, spans: bool) -> None:

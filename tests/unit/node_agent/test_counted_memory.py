@@ -393,3 +393,44 @@ def test_measurements_of_each_process_are_saved() -> None:
     assert sizes_of(remembered.sizes) == process.session.sizes
     assert remembered.framework_seen_bytes == 7 * MIB
     assert remembered.framework_reserve_bytes == 250 * MIB
+
+
+# Memory that is kept between turns
+
+
+def a_turn(process: Process) -> None:
+    process.request()
+    process.begin()
+    process.end()
+    process.release()
+
+
+def test_a_cache_is_kept_once_the_framework_was_measured_without_one() -> None:
+    bench = GPUBench()
+    process = real(bench.process(bench.container("a", 100)))
+    process.profile(100, 200)
+    process.page.held_bytes = 100 * MIB
+    a_turn(process)
+    assert not process.page.kept_memory
+    for _ in range(2):
+        show(bench, {process.session.pid: 550 * MIB})
+    a_turn(process)
+    assert process.page.kept_memory
+
+
+def test_a_kept_cache_does_not_count_as_persistent_memory() -> None:
+    bench = GPUBench()
+    process = bench.job("a", 100, 200)
+    process.page.held_bytes = 100 * MIB
+    a_turn(process)
+    assert process.page.kept_memory
+    for _ in range(3):
+        show(bench, {process.session.pid: 280 * MIB}, a=280)
+    other = bench.job("b", 600, 200)
+    assert bench.lane_of(other) is not None, "the cache is given back when the other needs the memory"
+    other.request()
+    process.free_memory()
+    show(bench, {process.session.pid: 280 * MIB}, a=280)
+    assert not other.holds_turn, "what it says does not count as long as the driver shows more"
+    show(bench, {process.session.pid: 100 * MIB}, a=100)
+    assert other.holds_turn

@@ -216,8 +216,9 @@ class GPUTurns:
 
     def _had_no_turn(self, lease: Lease) -> bool:
         """Return whether a lease had no turn since the last reading, and has released the memory of all turns.
-        By then its allocators have returned what they had cached."""
-        held = lease in self.scheduler.turns or self.scheduler.pending.concerns(lease)
+        By then its allocators have returned what they had cached, unless they may keep it."""
+        scheduler = self.scheduler
+        held = lease in scheduler.turns or scheduler.pending.concerns(lease) or scheduler.keeps_memory(lease)
         turns = None if held else lease.counters.turns
         before, lease.turns_at_last_reading = lease.turns_at_last_reading, turns
         return turns is not None and turns == before

@@ -257,6 +257,10 @@ class TurnScheduler:
         if self._pending.process_left(lease, session.pid, self._clock.monotonic(), ended=ended):
             self._release_finished()
 
+    def keeps_memory(self, lease: Lease) -> bool:
+        """Return whether a lease has kept cached memory, as it may."""
+        return self._cached.may_keep(lease) and any(session.page.kept_memory for session in lease.sessions)
+
     def blocked_by(self, lease: Lease) -> PendingRelease | None:
         """Return the pending release for whose memory a lease waits; None if it waits for none."""
         lane = self._memory.lane_of(lease)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.integration.node_agent.pod_cgroup import PodCgroup
+
 from tests.support.node_agent.node import Container, Node, eventually
 
 pytestmark = pytest.mark.skipif(

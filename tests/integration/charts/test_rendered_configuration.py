@@ -72,8 +72,7 @@ def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> No
 def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: ValuesFile) -> None:
     def seen(text: str) -> tuple[list[str], list[str], list[str]]:
         """What the device plugin is told, which containers mount the socket's folder, and which folder of the host that is."""
-        objects = yaml.safe_load_all(rendered(values_file(text)))
-        (pod,) = (o["spec"]["template"]["spec"] for o in objects if o and o["kind"] == "DaemonSet")
+        pod = node_pod(values_file(text))
         containers = [*pod["initContainers"], *pod["containers"]]
         mounting = [
             f"{one['name']} {mount['mountPath']}"
@@ -98,8 +97,10 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
 
 def node_pod(values: Path) -> dict[str, Any]:
     """The specification of the node pods."""
-    objects = yaml.safe_load_all(rendered(values))
-    (pod,) = (o["spec"]["template"]["spec"] for o in objects if o and o["kind"] == "DaemonSet")
+    objects = [each for each in yaml.safe_load_all(rendered(values)) if each and each["kind"] == "DaemonSet"]
+    (pod,) = (
+        each["spec"]["template"]["spec"] for each in objects if each["metadata"]["name"] == "laneway-node"
+    )
     return dict(pod)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 
 from tests.support.node_agent.node import Container, Node, eventually
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="pods' cgroups are root's, and so is the right to stop their processes"

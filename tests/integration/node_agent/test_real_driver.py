@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,18 @@ def pod() -> Iterator[PodCgroup]:
 
 
 @pytest.fixture
-def make_node(tmp_path: Path, driver: Path) -> Iterator[Callable[..., Node]]:
+def root() -> Iterator[Path]:
+    """A node's root with a short name: the MPS daemon's sockets have short paths."""
+    with tempfile.TemporaryDirectory(prefix="lw-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def make_node(root: Path, driver: Path) -> Iterator[Callable[..., Node]]:
     nodes = []
 
     def make(config: dict[str, Any]) -> Node:
-        node = Node(tmp_path, gpuSource="nvml", health={"probeSeconds": 1}, **config)
+        node = Node(root, gpuSource="nvml", health={"probeSeconds": 1}, **config)
         node.use_gpus(GPUS)
         node.environment = {"LD_LIBRARY_PATH": str(driver), "PATH": f"{driver}:{os.environ['PATH']}"}
         nodes.append(node)

@@ -71,7 +71,7 @@ bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of pu
 	$(PYTHON) -m tests.performance.bench_scheduling --traces $(TRACES) --results docs/measurements --only "$(ONLY)"
 
 .PHONY: bench-node
-bench-node: setup ## Turns: boundary, hand-off, fairness, shares, launch gate, load, memory, makespan, scale, attacks, http-attacks, interposer-start; about 14 minutes; ONLY=hand-off,..., or hostile-pods on a cluster
+bench-node: setup ## Turns: boundary, hand-off, fairness, shares, launch-gate, agent-load, memory, makespan, scale, attacks, http-attacks, interposer-start; about 14 minutes; ONLY=hand-off,..., or hostile-pods on a cluster
 	$(PYTHON) -m tests.performance.bench_node --results docs/measurements --only "$(ONLY)"
 
 .PHONY: bench-client

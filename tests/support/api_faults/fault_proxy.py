@@ -114,6 +114,8 @@ async def serving(proxy: FaultProxy, folder: Path) -> AsyncIterator[Path]:
     application.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
     await runner.setup()
+    server = runner.server
+    assert server is not None
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         path = folder / "through-proxy.kubeconfig"
@@ -122,6 +124,18 @@ async def serving(proxy: FaultProxy, folder: Path) -> AsyncIterator[Path]:
     finally:
         with suppress(asyncio.CancelledError):
             await runner.cleanup()
+        await _close_late_connections(server)
+
+
+async def _close_late_connections(server: web.Server) -> None:
+    """Close connections that were accepted just before the listener was closed: the loop hands them to the server some iterations
+    later, which is after the server's shutdown."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for connection in server.connections:
+        if connection.transport is not None:
+            connection.transport.abort()
+    await asyncio.sleep(0)
 
 
 def _kubeconfig(server: str) -> str:

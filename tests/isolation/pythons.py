@@ -45,14 +45,14 @@ def python_library() -> Path:
 class PythonContainer:
     """An image with a fake PyTorch, and the interposer in each of its processes."""
 
-    library: Path
+    interposer: Path
     image: Path
     """Holds the image's modules."""
 
     def run(
         self, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(self.library), **(variables or {})}
+        environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(self.interposer), **(variables or {})}
         return subprocess.run(
             [str(part) for part in command],
             env=environment,

@@ -120,8 +120,8 @@ print("good")
 
 def test_a_client_that_the_path_has_already_is_started_once(python: PythonContainer) -> None:
     """As where a pod sets PYTHONPATH, and the operator puts the client in front of it."""
-    (python.library.parent / "sitecustomize.py").symlink_to(CLIENT / "sitecustomize.py")
-    path = f"{python.library.parent}:{python.image}"
+    (python.interposer.parent / "sitecustomize.py").symlink_to(CLIENT / "sitecustomize.py")
+    path = f"{python.interposer.parent}:{python.image}"
     assert python.prints([BASE, "-c", STARTED], PYTHONPATH=path, LANEWAY_DIR="/run/laneway") == ["started"]
 
 
@@ -155,7 +155,7 @@ def test_the_agents_folder_is_known_without_the_environment(python: PythonContai
 
 
 def test_a_missing_client_leaves_the_script_running(python: PythonContainer) -> None:
-    (python.library.parent / "laneway").unlink()
+    (python.interposer.parent / "laneway").unlink()
     (python.image / "torch.py").write_text("")
     done = python.run([BASE, "-c", "import torch; print('trained')"])
     assert (done.returncode, done.stdout) == (0, "trained\n")

@@ -21,7 +21,7 @@ MakePod = Callable[[], PodCgroup]
 
 HOSTILE = Path(__file__).with_name("hostile_process.py")
 DESCRIPTORS = 512
-"""Of the agent. So few are enough to be beyond its limit, and other tests beside this one have a higher one."""
+"""The agent's limit of open descriptors, by which the kernel limits those in flight. A low one is soon reached."""
 
 EXEMPTS = next(
     name

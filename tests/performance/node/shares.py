@@ -28,7 +28,7 @@ TRAINING_SECONDS = 22.0
 SETTLED_SECONDS = 2.0
 ROUNDS = 2
 TURNS = 10
-"""Over so many of its own turns a tenant has its share, or over a second, if that is longer."""
+"""The length of the windows in which a tenant's progress is compared with its share, in turns of its own; at least a second."""
 
 
 def measure() -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_processes_report_the_time_of_their_kernels(node: Node) -> None:
     folder = node.path.with_name("kernels") / "0"
     folder.mkdir(parents=True)
     (folder / "17").write_bytes((10**9).to_bytes(8, "little"))
-    assert node.read().process_utilization == {}, "what it computed before nobody knows when"
+    assert node.read().process_utilization == {}, "it is not known when it computed what it did before"
     node.clock.advance(2)
     (folder / "17").write_bytes((2 * 10**9).to_bytes(8, "little"))
     (folder / "18").write_bytes((9 * 10**9).to_bytes(8, "little"))

@@ -49,22 +49,22 @@ class RestoredPage:
     data_ns: int = 0
 
     def write_turn(self, turn: int) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
     def write_yield(self, from_ns: int = 1) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
     def write_available(self, available_bytes: int) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
     def write_keeps_memory(self, keeps: bool) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
     def write_successor(self, wake: int) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
     def write_armed(self, turn: int, wake: int) -> None:
-        """Nobody reads this page."""
+        """Do nothing: no process reads this page."""
 
 
 class DisconnectedChannel:

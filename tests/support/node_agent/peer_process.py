@@ -153,10 +153,14 @@ class Training:
         self.turn = 0
         self.in_turn = 0
         self.done: list[tuple[float, float]] = []
+        self.waits: list[float] = []
+        self.turns: list[float] = []
+        self.changed_seconds = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         while time.monotonic() < self.until:
             if not self.turn:
+                self.changed_seconds = time.monotonic()
                 self.connection.send(b'{"type":"request"}')
                 if not self._await_turn():
                     return {"closed": True, "iterations": self.done}
@@ -166,7 +170,7 @@ class Training:
             self._pause()
         if self.turn:
             self._release()
-        return {"iterations": self.done}
+        return {"iterations": self.done, "waits": self.waits, "turns": self.turns}
 
     def _await_turn(self) -> bool:
         while not self.turn:
@@ -188,8 +192,10 @@ class Training:
         packet = json.loads(data)
         if packet["type"] == "grant":
             self.turn, self.in_turn = packet["turn"], 0
+            self._measure(self.waits)
         elif packet["type"] == "revoke":
             self.turn = 0
+            self._measure(self.turns)
         elif packet["type"] == "yield" and packet["turn"] == self.turn and not self.page[9]:
             self._release()
         return True
@@ -210,7 +216,14 @@ class Training:
     def _release(self) -> None:
         message = {"type": "release", "turn": self.turn, "iterations": self.in_turn, "gpu_seconds": 0.0}
         self.turn = 0
+        self._measure(self.turns)
         self.connection.send(json.dumps(message).encode())
+
+    def _measure(self, seconds: list[float]) -> None:
+        """Add the time since its last request or grant."""
+        now_seconds = time.monotonic()
+        seconds.append(now_seconds - self.changed_seconds)
+        self.changed_seconds = now_seconds
 
     def _pause(self) -> None:
         """Wait for data, as the client's listening thread does: what comes meanwhile is dealt with."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.isolation.container import QUOTA, Container, Interpreter
 from tests.support.account_server import AccountServer
-from tests.support.isolation.building import fake_driver, interposer_for
+from tests.support.isolation.building import fake_driver_variables, interposer_for
+from tests.support.isolation.container import QUOTA, Container, Interpreter
 from tests.support.isolation.fake_devices import MIB, make_device
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,7 +37,7 @@ def container(directory: Path, interposer: Path, tmp_path: Path) -> Iterator[Con
     devices = [make_device(tmp_path, index, 1024 * MIB) for index in range(2)]
     account = AccountServer(directory, {devices[0].uuid: QUOTA, devices[1].uuid: QUOTA})
     account.start()
-    yield Container(devices, account, interposer, fake_driver())
+    yield Container(devices, account, interposer, fake_driver_variables(tmp_path))
     account.stop()
 
 

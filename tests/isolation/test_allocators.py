@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-
 import pytest
 
-from tests.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
+from tests.support.isolation.allocators import ALLOCATORS, created, graph_of, hexadecimal
+from tests.support.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
 from tests.support.isolation.fake_devices import MIB
 
 HALF = QUOTA // 2
-Allocator = Callable[[Interpreter, int], "tuple[int, int]"]
-
-
-def hexadecimal(form: str, *values: int) -> str:
-    return "x" + struct.pack(f"<{form}", *values).hex()
-
-
-def simple(name: str, *rest: int) -> Allocator:
-    def allocate(program: Interpreter, size: int) -> tuple[int, int]:
-        result, pointer = program.call(name, OUT, size, *rest)
-        return result, pointer
-
-    return allocate
-
-
-def pitched(program: Interpreter, size: int) -> tuple[int, int]:
-    # 1 byte more than half of the pitch: the padding is what the driver adds.
-    result, pointer, _ = program.call("cuMemAllocPitch_v2", OUT, OUT, 257, size // 512, 4)
-    return result, pointer
-
-
-def created(program: Interpreter, size: int) -> tuple[int, int]:
-    result, handle, _ = program.call("cuMemCreate", OUT, size, hexadecimal("iiiiqq", 1, 0, 1, 0, 0, 0), 0)
-    return result, handle
-
-
-def array(program: Interpreter, size: int) -> tuple[int, int]:
-    result, pointer, _ = program.call(
-        "cuArrayCreate_v2", OUT, hexadecimal("QQiI", 1024, size // 4096, 0x20, 1)
-    )
-    return result, pointer
-
-
-def array_3d(program: Interpreter, size: int) -> tuple[int, int]:
-    description = hexadecimal("QQQiII", 1024, size // 8192, 2, 0x10, 2, 0)
-    result, pointer, _ = program.call("cuArray3DCreate_v2", OUT, description)
-    return result, pointer
-
-
-def mipmapped(program: Interpreter, size: int) -> tuple[int, int]:
-    description = hexadecimal("QQQiII", size, 0, 0, 1, 1, 0)
-    result, pointer, _ = program.call("cuMipmappedArrayCreate", OUT, description, 1)
-    return result, pointer
-
-
-ALLOCATORS: dict[str, tuple[Allocator, str]] = {
-    "cuMemAlloc": (simple("cuMemAlloc_v2"), "cuMemFree_v2"),
-    "cuMemAllocManaged": (simple("cuMemAllocManaged", 1), "cuMemFree_v2"),
-    "cuMemAllocPitch": (pitched, "cuMemFree_v2"),
-    "cuMemAllocAsync": (simple("cuMemAllocAsync", 0), "cuMemFreeAsync"),
-    "cuMemAllocAsync_ptsz": (simple("cuMemAllocAsync_ptsz", 0), "cuMemFreeAsync_ptsz"),
-    "cuMemAllocAsync, freed by cuMemFree": (simple("cuMemAllocAsync", 0), "cuMemFree_v2"),
-    "cuMemCreate": (created, "cuMemRelease"),
-    "cuArrayCreate": (array, "cuArrayDestroy"),
-    "cuArray3DCreate": (array_3d, "cuArrayDestroy"),
-    "cuMipmappedArrayCreate": (mipmapped, "cuMipmappedArrayDestroy"),
-}
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
@@ -80,9 +21,7 @@ def test_it_counts_exactly_and_ends_at_the_quota(
     assert container.charged == container.device.used == QUOTA
     assert allocate(program, 2 * MIB)[0] == OUT_OF_MEMORY
     assert program.allocate(1)[0] == OUT_OF_MEMORY
-    arguments = [first[1], 0] if "Async" in free else [first[1]]
-    assert program.call(free, *arguments) == [OK]
-    assert program.call("cuCtxSynchronize") == [OK]
+    assert free(program, first[1]) == OK
     assert container.charged == container.device.used == HALF
     assert allocate(program, HALF)[0] == OK
 
@@ -267,13 +206,6 @@ def test_mapped_and_retained_handles_keep_their_memory(container: Container, pro
     assert container.charged == container.device.used == HALF
     assert program.call("cuMemRelease", handle) == [OK]
     assert container.charged == container.device.used == 0
-
-
-def graph_of(program: Interpreter, size: int) -> int:
-    graph: int = program.call("cuGraphCreate", OUT, 0)[1]
-    parameters = hexadecimal("iiii", 1, 0, 1, 0) + "00" * 72 + struct.pack("<QQQQ", 0, 0, size, 0).hex()
-    assert program.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, parameters)[0] == OK
-    return graph
 
 
 def test_a_graph_counts_with_its_nodes_from_its_instantiation(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.container import OK, QUOTA, Container
 from tests.support.isolation.building import program, sanitized_interposer, shipped_interposer
+from tests.support.isolation.container import OK, QUOTA, Container
 
 MOUNT = """
 mount -t tmpfs none /opt
@@ -68,7 +68,7 @@ def namespace(container: Container, tmp_path: Path) -> list[str | Path]:
 def test_the_preload_file_holds_programs_without_ld_preload(
     container: Container, namespace: list[str | Path], environment: str
 ) -> None:
-    driver = [f"LD_LIBRARY_PATH={container.driver}", f"FAKE_CUDA_DEVICES={container.device.file.parent}"]
+    driver = [f"{name}={value}" for name, value in container.variables.items()]
     clean = ["env", "-i", *driver] if environment == "clean" else []
     command = [*namespace, *clean, program("resolved"), "dlsym"]
     done = subprocess.run(

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
 from tests.support.isolation.building import program as c_program
+from tests.support.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
 from tests.support.isolation.fake_devices import MIB
 
 HALF = QUOTA // 2

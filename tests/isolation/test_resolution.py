@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.container import QUOTA, Container
 from tests.support.isolation.building import fake_driver, program
+from tests.support.isolation.container import QUOTA, Container
 from tests.support.isolation.fake_devices import MIB
 
 
@@ -48,14 +48,14 @@ def test_the_quota_holds_however_the_function_was_found(container: Container, wa
 
 
 def test_it_holds_for_the_driver_by_its_path(container: Container) -> None:
-    path = container.driver / "libcuda.so.1"
+    path = fake_driver() / "libcuda.so.1"
     assert attempt(container, program("resolved"), "path", path) == (5, QUOTA)
 
 
 @pytest.mark.parametrize("way", ["copy", "dlmopen"])
 def test_it_holds_for_a_second_instance_of_the_driver(container: Container, tmp_path: Path, way: str) -> None:
     copy = tmp_path / "innocent.so"
-    shutil.copyfile(container.driver / "libcuda.so.1", copy)
+    shutil.copyfile(fake_driver() / "libcuda.so.1", copy)
     assert attempt(container, program("resolved"), way, copy) == (5, QUOTA)
 
 

@@ -79,6 +79,11 @@ def fake_driver() -> Path:
     return _built("driver", sorted(FAKE_DRIVER.iterdir()), "", build)
 
 
+def fake_driver_variables(devices: Path) -> dict[str, str]:
+    """The environment in which a program finds the fake driver, with the devices of a folder."""
+    return {"LD_LIBRARY_PATH": str(fake_driver()), "FAKE_CUDA_DEVICES": str(devices)}
+
+
 def program(name: str, *options: str) -> Path:
     """The program of `programs/NAME.c`, linked with the fake driver unless `options` say otherwise."""
     driver = fake_driver()

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.isolation.building import fake_driver, program, shipped_interposer
+from tests.support.isolation.building import fake_driver_variables, program, shipped_interposer
 from tests.support.node_agent.node import Container, enter
 
 _KERNEL = struct.Struct("<qqq")
@@ -64,11 +64,7 @@ class GatedProgram:
             command: another program; its first line of output has its pid.
         """
         self.container = container
-        environment = {
-            "LD_PRELOAD": shipped_interposer(),
-            "LD_LIBRARY_PATH": fake_driver(),
-            "FAKE_CUDA_DEVICES": devices,
-        }
+        environment = {"LD_PRELOAD": str(shipped_interposer()), **fake_driver_variables(devices)}
         inside = ["env", *(f"{name}={value}" for name, value in environment.items())]
         self._process = subprocess.Popen(
             [*enter(container.await_socket()), *inside, *(command or (program("launching"),))],

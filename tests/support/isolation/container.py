@@ -1,4 +1,4 @@
-"""A container for these tests: a fake GPU, the account of its quota, and programs that run with the interposer."""
+"""A container without a container runtime: GPUs, the account of its quota, and programs that run with the interposer."""
 
 from __future__ import annotations
 
@@ -9,29 +9,47 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.support.account_server import AccountServer
 from tests.support.isolation.building import PROGRAMS
-from tests.support.isolation.fake_devices import MIB, FakeDevice
+from tests.support.isolation.fake_devices import MIB
 
 OUT = "out"
 OK, OUT_OF_MEMORY = 0, 2
 QUOTA = 100 * MIB
 
 
+class Device(Protocol):
+    """A GPU, real or fake."""
+
+    @property
+    def uuid(self) -> bytes:
+        """Its 16 bytes of cuDeviceGetUuid."""
+
+    @property
+    def used(self) -> int:
+        """Bytes in use, as the driver tells."""
+
+
 @dataclass
 class Container:
     """What a container of the device plugin has, without the container."""
 
-    devices: list[FakeDevice]
+    devices: Sequence[Device]
     account: AccountServer
     interposer: Path
-    driver: Path
+    variables: Mapping[str, str]
+    """Those by which a program finds the driver and its GPUs."""
 
     @property
-    def device(self) -> FakeDevice:
+    def device(self) -> Device:
         return self.devices[0]
+
+    @property
+    def quota(self) -> int:
+        """Bytes of the first device."""
+        return self.account.quotas[self.device.uuid]
 
     @property
     def charged(self) -> int:
@@ -43,8 +61,7 @@ class Container:
         values: dict[str, str | None] = {
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": str(self.interposer),
-            "LD_LIBRARY_PATH": str(self.driver),
-            "FAKE_CUDA_DEVICES": str(self.device.file.parent),
+            **self.variables,
             **changes,
         }
         return {name: value for name, value in values.items() if value is not None}

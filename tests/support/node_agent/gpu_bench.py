@@ -250,7 +250,7 @@ class Process:
         again.page.uses_memory = self.page.uses_memory
         turns.replace_session(self.lease, earlier)
         again.session.take_over(earlier)
-        pending = turns.scheduler.pending.of(self.lease, earlier.pid)
+        pending = turns.scheduler.memory.pending.of(self.lease, earlier.pid)
         if pending is not None:
             again.channel.revoke(pending.turn, "its connection broke")
         return again

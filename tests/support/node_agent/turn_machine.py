@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
     def the_driver_shows_memory(self, freed: bool) -> None:
         """A reading, before or after the memory of lost turns was freed by processes that are outside."""
         for process in self.ever if freed else ():
-            pending = self.bench.turns.scheduler.pending.of(process.lease, process.session.pid)
+            pending = self.bench.turns.scheduler.memory.pending.of(process.lease, process.session.pid)
             if not process.page.turn and (pending is None or process not in self.alive):
                 process.page.uses_memory = False
         self.bench.read_driver(self.ever, self.without_session)
@@ -186,11 +186,11 @@ class Machine(RuleBasedStateMachine):
         if process.lease.key in self.bench.turns.leases:
             self.without_session[process.lease] = held_mib
 
-    @precondition(lambda self: self.bench.turns.scheduler.pending and self.bench.driver_lists_memory)
+    @precondition(lambda self: self.bench.turns.scheduler.memory.pending and self.bench.driver_lists_memory)
     @rule()
     def others_wait_for_long(self) -> None:
         """A release that blocks others is over or overdue then. It is over when the watchdog has stopped the container."""
-        pending = self.bench.turns.scheduler.pending
+        pending = self.bench.turns.scheduler.memory.pending
         blocking = [each for each in pending if each.blocking_since_seconds is not None]
         self.bench.clock.advance(100.0)
         self.bench.read_driver(self.ever, self.without_session)
@@ -248,7 +248,7 @@ class Machine(RuleBasedStateMachine):
                 waits_for_answer = any(s.order_state.restore_requested for s in lease.sessions)
                 refused = any(s.order_state.refusal for s in lease.sessions)
                 away = any(s.order_state.off_gpu and not s.connected for s in lease.sessions)
-                no_room = memory.lane_of(lease) is None or not self.bench.turns.scheduler.fits(lease)
+                no_room = memory.lane_of(lease) is None or not self.bench.turns.scheduler.memory.fits(lease)
                 assert waits_for_answer or refused or away or no_room or lease in self.may_be_looked_after()
 
     def may_be_looked_after(self) -> set[Lease]:
@@ -296,7 +296,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def a_pending_release_has_a_reason(self) -> None:
-        for pending in self.bench.turns.scheduler.pending:
+        for pending in self.bench.turns.scheduler.memory.pending:
             assert pending.inside <= {p.session.pid for p in self.alive if p.lease is pending.lease}
             assert pending.inside or self.bench.driver_lists_memory
 
@@ -327,7 +327,7 @@ class Machine(RuleBasedStateMachine):
     def no_session_is_forgotten(self) -> None:
         """A free lane has no session waiting, unless turns of an earlier table hold memory."""
         turns = self.bench.turns
-        settled = not turns.scheduler.pending and all(
+        settled = not turns.scheduler.memory.pending and all(
             turns.memory.lane_of(turn.lease) == turn.lane for turn in turns.scheduler.turns.values()
         )
         busy = {turn.lane for turn in turns.scheduler.turns.values()}
@@ -342,4 +342,4 @@ class Machine(RuleBasedStateMachine):
                 for p in self.alive
             )
             if waiting and turn.yield_requested_seconds is None:
-                assert turn.check is not None, "a session waits, and the turn would never be asked back"
+                assert turn.check_seconds is not None, "a session waits, and the turn would never be asked back"

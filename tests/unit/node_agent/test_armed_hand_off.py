@@ -158,7 +158,7 @@ def test_a_change_of_lanes_during_a_hand_off_costs_no_turn() -> None:
     bench.turns.scheduler.lanes_changed([other.lease])
     release(holder, turn)
     assert other.page.turn == turn + 1
-    assert not bench.turns.scheduler.pending
+    assert not bench.turns.scheduler.memory.pending
 
 
 def test_a_successor_that_vanishes_after_it_was_woken_keeps_the_lane_until_it_is_outside() -> None:

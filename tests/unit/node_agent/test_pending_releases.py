@@ -204,7 +204,7 @@ def test_the_time_to_release_follows_the_iteration_up_to_a_bound(
 def test_an_unmeasured_holder_has_the_configured_time() -> None:
     bench = GPUBench(max_lanes=1, timeout_seconds=5)
     holder = bench.process(bench.container("holder", 50))
-    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+    assert bench.turns.scheduler.memory.release_limit_seconds(holder.lease) == 5
 
 
 def test_a_worker_that_may_wait_for_others_has_longer_than_any_holder_that_they_wait_for() -> None:

@@ -185,7 +185,7 @@ def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, 
         if lease.sessions:
             parts.append("its process is alive, so its memory counts")
     text = "; ".join(part for part in parts if part)
-    blocking = turns.scheduler.blocked_by(lease)
+    blocking = turns.scheduler.memory.blocked_by(lease)
     if blocking is not None:
         record = blocking.lease.record
         sentence = f"Waiting for {record.namespace}/{record.pod} to release its memory: it {blocking.cause}."

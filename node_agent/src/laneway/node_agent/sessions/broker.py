@@ -187,7 +187,7 @@ class SessionBroker:
         self._watch_process(connection, opened)
         holds_turn = fields.get("holds_turn", False)
         if not (holds_turn and turns.scheduler.adopt(lease, session)):
-            pending = turns.scheduler.pending.of(lease, pid)
+            pending = turns.scheduler.memory.pending.of(lease, pid)
             if holds_turn or pending is not None:
                 number = 0 if pending is None else pending.turn
                 connection.revoke(number, "the turn ended with the connection that it was granted over")

@@ -52,7 +52,7 @@ class GPUTurns:
         self.memory = LaneMemory(gpu.allocatable_bytes, rules)
         self.scheduler = TurnScheduler(self.memory, settings, clock, timers, log, recorder)
         self.rate_control = LaneRateControl(self.memory, self.scheduler, settings, clock, timers)
-        self.scheduler.turns_overlap = self.rate_control.start
+        self.scheduler.call_at_overlap(self.rate_control.start)
         self.orders = OrderExecutor(self.memory, self.scheduler, clock, recorder)
         self.order_of: Callable[[ContainerRecord], PodOrder | None] = lambda record: None
         """Returns the order for a container. Called when the container appears and when more is known
@@ -206,7 +206,7 @@ class GPUTurns:
     @property
     def awaits_reading(self) -> bool:
         """Return whether a lease waits until the driver shows that memory is free."""
-        return bool(self.scheduler.pending) or any(
+        return bool(self.scheduler.memory.pending) or any(
             lease.in_table
             and lease.seen.occupied_bytes > lease.seen.resident_bytes
             and self.memory.memory_lane_of(lease) is None
@@ -218,7 +218,11 @@ class GPUTurns:
         """Return whether a lease had no turn since the last reading, and has released the memory of all turns.
         By then its allocators have returned what they had cached, unless they may keep it."""
         scheduler = self.scheduler
-        held = lease in scheduler.turns or scheduler.pending.concerns(lease) or scheduler.keeps_memory(lease)
+        held = (
+            lease in scheduler.turns
+            or scheduler.memory.pending.concerns(lease)
+            or scheduler.memory.keeps_cache(lease)
+        )
         turns = None if held else lease.counters.turns
         before, lease.turns_at_last_reading = lease.turns_at_last_reading, turns
         return turns is not None and turns == before

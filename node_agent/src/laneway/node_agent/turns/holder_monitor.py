@@ -11,11 +11,12 @@ from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.timers import Timers
 from laneway.node_agent.turns.turn import Turn
 from laneway.node_agent.turns.wait_queue import WaitQueue
-from laneway.node_agent.turns.yield_decision import YieldNow, decide
+from laneway.node_agent.turns.yield_decision import YieldNow, decide, next_look_seconds, repeat_seconds
 
 
 class HolderMonitor:
-    """Serves one GPU. A contended turn has a timer until it is asked to yield or ends."""
+    """Serves one GPU. A contended turn has a next check until it ends. Checks that are due at the same time share a
+    timer."""
 
     def __init__(
         self,
@@ -30,11 +31,13 @@ class HolderMonitor:
         self._settings = settings
         self._clock = clock
         self._timers = timers
+        self._due: dict[float, list[Turn]] = {}
+        """By the time of a timer, the turns to check then. Turns that were rescheduled meanwhile are skipped."""
 
     def mark_contended(self, turn: Turn, now_seconds: float) -> None:
         """Record that another lease waits for the turn, and schedule the next check."""
         turn.mark_contended(now_seconds)
-        if turn.yield_requested_seconds is None and turn.check is None:
+        if turn.yield_requested_seconds is None and turn.check_seconds is None:
             self._check(turn, now_seconds)
 
     def request_yield(self, turn: Turn) -> None:
@@ -43,11 +46,10 @@ class HolderMonitor:
             return
         turn.yield_requested_seconds = self._clock.monotonic()
         self.repeat_request(turn)
-        self.forget(turn)
+        turn.check_seconds = None
         if any(session.page.inside for session in turn.holders):
             # A holder that was leaving its iteration may have looked at its page just before.
-            again_seconds = turn.yield_requested_seconds + self._settings.poll_seconds
-            turn.check = self._timers.call_at(again_seconds, partial(self._repeat_once, turn))
+            self._check_at(turn, repeat_seconds(turn.yield_requested_seconds, self._settings))
 
     def repeat_request(self, turn: Turn) -> None:
         """Repeat the request: a holder that ended an iteration while its page was written may have missed
@@ -55,26 +57,40 @@ class HolderMonitor:
         for session in turn.holders:
             session.channel.request_yield(turn.number)
 
-    def _repeat_once(self, turn: Turn) -> None:
-        turn.check = None
-        self.repeat_request(turn)
-
     def forget(self, turn: Turn) -> None:
         """Stop checking a turn that is over."""
-        if turn.check is not None:
-            turn.check.cancel()
-            turn.check = None
+        turn.check_seconds = None
 
-    def _check_again(self, turn: Turn) -> None:
-        turn.check = None
-        if turn.yield_requested_seconds is None:
-            self._check(turn, self._clock.monotonic())
+    def _check_at(self, turn: Turn, due_seconds: float) -> None:
+        turn.check_seconds = due_seconds
+        due = self._due.get(due_seconds)
+        if due is None:
+            due = self._due[due_seconds] = []
+            self._timers.call_at(due_seconds, partial(self._check_due, due_seconds))
+        due.append(turn)
+
+    def _check_due(self, due_seconds: float) -> None:
+        now_seconds = self._clock.monotonic()
+        for turn in self._due.pop(due_seconds):
+            if turn.check_seconds != due_seconds:
+                continue
+            turn.check_seconds = None
+            if turn.yield_requested_seconds is not None:
+                self.repeat_request(turn)
+            else:
+                self._check(turn, now_seconds)
 
     def _check(self, turn: Turn, now_seconds: float) -> None:
         """Ask for the turn if another lease should run; otherwise check again later."""
-        if not self._queue.has_runnable(turn.lane):
+        if turn.yield_at_seconds is not None and self._yields_by_itself(turn):
+            if now_seconds >= turn.yield_at_seconds:
+                # Its page has asked it already. From now on it is late.
+                turn.yield_requested_seconds = now_seconds
+            self._check_at(turn, next_look_seconds(turn, self._settings, now_seconds))
             return
-        waiting = partial(self._queue.views, turn.lane)
+        waiting = self._queue.views(turn.lane)
+        if not waiting:
+            return
         decision = decide(turn, waiting, self._settings, now_seconds)
         if isinstance(decision, YieldNow):
             turn.yielded_idle = decision.idle
@@ -87,4 +103,12 @@ class HolderMonitor:
             turn.yield_at_seconds = decision.yield_at_seconds
             self._set_next_holder(turn, decision.next_holder)
             turn.lease.sessions[0].page.write_yield(int(decision.yield_at_seconds * NANOSECONDS))
-        turn.check = self._timers.call_at(decision.check_again_seconds, partial(self._check_again, turn))
+        self._check_at(turn, decision.check_again_seconds)
+
+    def _yields_by_itself(self, turn: Turn) -> bool:
+        """Return whether a holder is inside an iteration, was told when to yield, and its next holder still waits."""
+        return (
+            len(turn.holders) == 1
+            and turn.holders[0].page.inside
+            and self._queue.has(turn.lane, turn.next_holder)
+        )

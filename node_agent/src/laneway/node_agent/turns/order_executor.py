@@ -89,7 +89,7 @@ class OrderExecutor:
             self.step(lease)
             for session in lease.connected:
                 order_state = session.order_state
-                limit_seconds = self._scheduler.release_limit_seconds(lease)
+                limit_seconds = self._scheduler.memory.release_limit_seconds(lease)
                 late = (
                     order_state.unanswered is not None
                     and now_seconds - order_state.sent_seconds >= limit_seconds
@@ -169,7 +169,7 @@ class OrderExecutor:
                 session.order_state.pause_requested = True
                 self._send_pause(session)
         now_seconds = self._clock.monotonic()
-        limit_seconds = self._scheduler.release_limit_seconds(lease)
+        limit_seconds = self._scheduler.memory.release_limit_seconds(lease)
         lease.blocked |= all(
             session.order_state.paused or now_seconds - session.order_state.sent_seconds >= limit_seconds
             for session in lease.connected
@@ -229,7 +229,7 @@ class OrderExecutor:
         self._admit(lease)
         if lease.in_table:
             self._scheduler.lanes_changed(self._memory.resume(lease))
-        if self._memory.lane_of(lease) is None or not self._scheduler.fits(lease):
+        if self._memory.lane_of(lease) is None or not self._scheduler.memory.fits(lease):
             return
         for session in lease.connected:
             order_state = session.order_state

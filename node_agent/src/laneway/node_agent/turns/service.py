@@ -8,8 +8,13 @@ from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.settings import TurnSettings
 
-REENTRY_SECONDS = 0.02
+_REENTRY_SECONDS = 0.02
 """A session that requests again this soon after its turn was not away."""
+
+
+def reenters(lease: Lease, now_seconds: float) -> bool:
+    """Return whether a lease enters its lane, or returns to it after it was away."""
+    return lease.newcomer or now_seconds - lease.away_since_seconds > _REENTRY_SECONDS
 
 
 def service_on_entry(
@@ -19,7 +24,7 @@ def service_on_entry(
     settings: TurnSettings,
     now_seconds: float,
 ) -> float:
-    """Return what counts as the lease's service from now on.
+    """Return what counts as the service of a lease that :func:`reenters` its lane.
 
     A newcomer is raised to the level of the others, as the policy defines it, plus the time that its last
     turn kept others waiting. So changing lanes or continuing in another process gains nothing. A lease that
@@ -38,8 +43,6 @@ def service_on_entry(
         now_seconds: the current time.
     """
     away_seconds = now_seconds - lease.away_since_seconds
-    if not lease.newcomer and away_seconds <= REENTRY_SECONDS:
-        return lease.service_seconds
     others = tuple(active)
     members = tuple(members)
     if not others and not lease.newcomer and _unused_since(members, now_seconds - settings.recall_seconds):

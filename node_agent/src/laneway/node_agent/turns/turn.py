@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from laneway.node_agent.event_loop import Timer
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import NANOSECONDS, Session
 
@@ -41,8 +40,8 @@ class Turn:
     busy_before_seconds: float = 0.0
     """Time inside iterations before that."""
 
-    check: Timer | None = None
-    """The timer of the next check whether another lease should run."""
+    check_seconds: float | None = None
+    """When it is checked next whether another lease should run; None: it is not."""
 
     quantum_ends_seconds: float = 0.0
     next_holder: str = ""

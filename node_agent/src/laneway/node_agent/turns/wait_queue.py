@@ -3,9 +3,14 @@ search."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.running_turns import RunningTurns
+from laneway.node_agent.turns.service import reenters, service_on_entry
+from laneway.node_agent.turns.settings import TurnSettings
 
 
 class WaitQueue:
@@ -15,22 +20,32 @@ class WaitQueue:
     skipped, so changes of that flag need no notification.
     """
 
-    def __init__(self, memory: LaneMemory) -> None:
+    def __init__(self, memory: LaneMemory, running: RunningTurns, settings: TurnSettings) -> None:
         self._memory = memory
+        self._running = running
+        self._settings = settings
         self._by_lane: dict[int, dict[Lease, None]] = {}
 
-    def enter(self, lease: Lease) -> None:
-        """Add a lease whose view was set."""
-        lane = self._memory.lane_of(lease)
+    def enter(self, lease: Lease, lane: int | None, now_seconds: float) -> None:
+        """Make a lease wait for a lane, from now on or since it first requested. Without a lane it waits for
+        one."""
+        view = lease.view
+        since_seconds = now_seconds if view is None else view.waiting_since_seconds
         if lane is not None:
+            if reenters(lease, now_seconds):
+                active = (each for each in self._active(lane, now_seconds) if each.key != lease.key)
+                members = self._memory.members(lane)
+                lease.service_seconds = service_on_entry(lease, active, members, self._settings, now_seconds)
+                lease.newcomer = False
             self._by_lane.setdefault(lane, {})[lease] = None
+        lease.view = lease.to_view(since_seconds)
 
     def leave(self, lease: Lease) -> None:
         """Remove a lease that got its turn or no longer wants one."""
         lease.view = None
-        lane = self._memory.lane_of(lease)
-        if lane in self._by_lane:
-            self._by_lane[lane].pop(lease, None)
+        queue = self._by_lane.get(self._memory.lanes_by_key.get(lease.key, -1))
+        if queue is not None:
+            queue.pop(lease, None)
 
     def rebuild(self) -> None:
         """Rebuild all queues from the current lane table."""
@@ -41,12 +56,30 @@ class WaitQueue:
 
     def has_runnable(self, lane: int) -> bool:
         """Return whether a lease that may run waits for a lane."""
-        for lease in self._by_lane.get(lane, ()):  # noqa: SIM110 - asked twice a hand-off: any() would make a generator each time
+        for lease in self._by_lane.get(lane, ()):  # noqa: SIM110 - asked at each hand-off: any() would make a generator
             if lease.view is not None and lease.may_run:
                 return True
         return False
+
+    def has(self, lane: int, key: str) -> bool:
+        """Return whether a lease waits for a lane and may run."""
+        if self._memory.lanes_by_key.get(key) != lane:
+            return False
+        lease = self._memory.lease(key)
+        return lease.view is not None and lease.may_run
 
     def views(self, lane: int) -> list[SessionView]:
         """Return the policy's views of the leases that wait for a lane and may run."""
         leases = self._by_lane.get(lane, ())
         return [lease.view for lease in leases if lease.view is not None and lease.may_run]
+
+    def choose(self, lane: int, now_seconds: float) -> Lease | None:
+        """Return the lease that the policy prefers among those that wait for a lane; None if none waits."""
+        waiting = self.views(lane)
+        key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
+        return None if key is None else self._memory.lease(key)
+
+    def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
+        yield from self.views(lane)
+        for turn in self._running.occupying(lane):
+            yield turn.lease.to_view(now_seconds, turn.charge_seconds(now_seconds))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -37,7 +36,7 @@ class KeepTurn:
 
 
 def decide(
-    turn: Turn, waiting: Callable[[], list[SessionView]], settings: TurnSettings, now_seconds: float
+    turn: Turn, waiting: list[SessionView], settings: TurnSettings, now_seconds: float
 ) -> YieldNow | KeepTurn:
     """Decide whether the holder yields now, or when to check again.
 
@@ -50,14 +49,14 @@ def decide(
 
     Args:
         turn: the holder's turn.
-        waiting: returns the waiting leases; called only if needed.
+        waiting: the waiting leases.
         settings: the GPU's settings.
         now_seconds: the current time.
     """
     over_seconds = max(turn.quantum_ends_seconds, turn.began_seconds + settings.idle_seconds)
     if now_seconds <= turn.began_seconds:
         # The holder usually starts at once, so there is nothing to check for a while.
-        next_holder = _next_holder(turn, waiting(), settings, over_seconds)
+        next_holder = _next_holder(turn, waiting, settings, over_seconds)
         look_seconds = turn.began_seconds + settings.poll_seconds
         if next_holder:
             return KeepTurn(
@@ -66,29 +65,26 @@ def decide(
         return KeepTurn(min(over_seconds, look_seconds), turn.quantum_ends_seconds)
     idle_since_seconds = turn.idle_since_seconds(now_seconds)
     if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
-        return YieldNow(idle=True, next_holder=settings.policy.choose(waiting(), now_seconds) or "")
+        return YieldNow(idle=True, next_holder=settings.policy.choose(waiting, now_seconds) or "")
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= over_seconds:
-        next_holder = _next_holder(turn, waiting(), settings, now_seconds)
+        next_holder = _next_holder(turn, waiting, settings, now_seconds)
         if next_holder:
             return YieldNow(idle=False, next_holder=next_holder)
         quantum_ends_seconds = now_seconds + settings.quantum_seconds
     yield_at_seconds, next_holder = None, ""
     if turn.yield_at_seconds is None or turn.yield_at_seconds < quantum_ends_seconds:
         yield_at_seconds = max(quantum_ends_seconds, over_seconds)
-        next_holder = _next_holder(turn, waiting(), settings, yield_at_seconds)
+        next_holder = _next_holder(turn, waiting, settings, yield_at_seconds)
     if idle_since_seconds is not None:
         look_seconds = idle_since_seconds + settings.idle_seconds
     else:
-        again_seconds = max(
-            now_seconds + settings.poll_seconds, _expected_boundary_seconds(turn, now_seconds)
-        )
         # Whatever iteration time the holder reports, it is checked when its quantum ends, or a little later
         # if it may have yielded by then.
-        patience_seconds = settings.poll_seconds if next_holder or turn.yield_at_seconds is not None else 0.0
-        latest_seconds = max(quantum_ends_seconds + patience_seconds, now_seconds + settings.poll_seconds)
-        look_seconds = min(again_seconds, latest_seconds)
-        if patience_seconds:
+        yields = bool(next_holder) or turn.yield_at_seconds is not None
+        patience_seconds = settings.poll_seconds if yields else 0.0
+        look_seconds = _look_seconds(turn, quantum_ends_seconds + patience_seconds, settings, now_seconds)
+        if yields:
             look_seconds = _aligned(look_seconds, settings)
     return KeepTurn(
         look_seconds, quantum_ends_seconds, yield_at_seconds if next_holder else None, next_holder
@@ -100,6 +96,25 @@ def _next_holder(turn: Turn, waiting: list[SessionView], settings: TurnSettings,
     holder = turn.lease.to_view(at_seconds, turn.charge_seconds(at_seconds))
     preferred = settings.policy.choose([*waiting, holder], at_seconds)
     return "" if preferred is None or preferred == holder.key else preferred
+
+
+def next_look_seconds(turn: Turn, settings: TurnSettings, now_seconds: float) -> float:
+    """Return when to check a holder again that was told when to yield and is inside an iteration."""
+    latest_seconds = (turn.yield_at_seconds or 0.0) + settings.poll_seconds
+    return _aligned(_look_seconds(turn, latest_seconds, settings, now_seconds), settings)
+
+
+def repeat_seconds(now_seconds: float, settings: TurnSettings) -> float:
+    """Return when to check a holder again that may have missed a request to yield."""
+    return _aligned(now_seconds + settings.poll_seconds, settings)
+
+
+def _look_seconds(turn: Turn, latest_seconds: float, settings: TurnSettings, now_seconds: float) -> float:
+    """Return when the holder's iteration should have ended, but no later than that, and not at once."""
+    soon_seconds = now_seconds + settings.poll_seconds
+    if latest_seconds <= soon_seconds:
+        return soon_seconds
+    return min(latest_seconds, max(soon_seconds, _expected_boundary_seconds(turn, now_seconds)))
 
 
 def _aligned(look_seconds: float, settings: TurnSettings) -> float:

@@ -30,18 +30,9 @@ def test_two_processes_have_one_quota(container: Container, program: Interpreter
 
 @pytest.mark.parametrize("way", ["fork", "clone"])
 def test_a_fork_bomb_of_small_allocations_gets_the_quota_once(container: Container, way: str) -> None:
-    with subprocess.Popen(
-        [str(c_program("forking")), way],
-        env=container.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"{QUOTA // MIB}\n"
+    with container.running(c_program("forking"), way) as printed:
+        assert printed == QUOTA // MIB
         assert container.charged == container.device.used == QUOTA
-        process.communicate()
-        assert process.returncode == 0
     assert container.charged == container.device.used == 0
     assert container.account.highest == QUOTA
 
@@ -105,31 +96,15 @@ def test_a_pool_is_not_asked_for_after_its_end(container: Container) -> None:
 def test_a_call_whose_capture_ends_before_it_is_made_counts(
     container: Container, call: str, size: int, result: int, held: int
 ) -> None:
-    with subprocess.Popen(
-        [str(c_program("captured")), call, str(size)],
-        env=container.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"{result}\n"
+    with container.running(c_program("captured"), call, str(size)) as printed:
+        assert printed == result
         assert container.charged == container.device.used == held
-        process.communicate()
 
 
 def test_a_pool_that_is_made_while_another_ends_counts(container: Container) -> None:
-    with subprocess.Popen(
-        [str(c_program("ending"))],
-        env=container.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "0\n"
+    with container.running(c_program("ending")) as printed:
+        assert printed == 0
         assert container.charged == container.device.used == 70 * MIB
-        process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -139,19 +114,11 @@ def test_a_pool_that_is_made_while_another_ends_counts(container: Container) -> 
 def test_a_handle_that_another_thread_gets_before_its_end_is_told_counts(
     container: Container, call: str
 ) -> None:
-    with subprocess.Popen(
-        [str(c_program("reusing")), call],
-        env=container.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "0\n"
+    with container.running(c_program("reusing"), call) as printed:
+        assert printed == 0
         assert container.charged == 70 * MIB
         # A graph counts before it is launched.
         assert container.device.used == (0 if call == "cuGraphExecDestroy" else 70 * MIB)
-        process.communicate()
 
 
 def test_the_pointer_of_another_process_frees_nothing(container: Container, program: Interpreter) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,8 @@ from tests.support.isolation.fake_devices import MIB
 
 def attempt(container: Container, *command: str | Path, **changes: str | None) -> tuple[int, int]:
     """Runs a program that prints how often it got 20 MiB; returns this and the bytes that the device holds for it then."""
-    with subprocess.Popen(
-        [str(part) for part in command],
-        env=container.environment(**changes),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"{command} ended with status {process.wait()}"
-        held = container.device.used
-        process.communicate()
-    return int(line), held
+    with container.running(*command, **changes) as got:
+        return got, container.device.used
 
 
 @pytest.mark.parametrize(

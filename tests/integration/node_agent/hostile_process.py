@@ -1,53 +1,15 @@
 """A process in a container that attacks the agent, driven line by line: JSON commands on standard input, answers on standard output.
 
 Each attack is a method. It continues for some seconds, as fast as it can, and reconnects whenever it is disconnected. The
-program uses nothing of Laneway; its attacks are in the folder `hostile` beside it.
+program uses nothing of Laneway; its attacks are in the folder `hostile` beside it. To run it by hand, set `PYTHONPATH` to the
+repository's root.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
-from typing import Any
+from hostile.every_attack import Hostile
 
-from hostile.connection_attacks import ConnectionAttacks
-from hostile.descriptor_attacks import DescriptorAttacks
-from hostile.packet_attacks import PacketAttacks
-from hostile.turn_attacks import TurnAttacks
-
-
-class Hostile(PacketAttacks, ConnectionAttacks, TurnAttacks, DescriptorAttacks):
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-        self.children: list[int] = []
-
-    def give_way(self) -> dict[str, Any]:
-        """Run only on otherwise idle CPUs from now on.
-
-        The tests measure what an attack does to the agent, not the CPU load of a busy process, which Kubernetes limits.
-        """
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        return {}
-
-    def compute(self, seconds: float) -> dict[str, Any]:
-        """Compute only, without an attack, as any busy process does."""
-        until = time.monotonic() + seconds
-        done = 0
-        while time.monotonic() < until:
-            done += 1
-        return {"done": done, "cut_off": 0}
-
-
-def main() -> None:
-    hostile = Hostile()
-    print(json.dumps({"pid": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        answer = getattr(hostile, command.pop("do"))(**command)
-        print(json.dumps(answer), flush=True)
-
+from tests.support.node_agent.command_loop import answer_commands
 
 if __name__ == "__main__":
-    main()
+    answer_commands(Hostile())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,7 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
         worker.profile(10, 10)
     assert node.get("/healthz") == "ok\n"
     before = Footprint.of(node)
-    attacker = subprocess.Popen(
-        [sys.executable, str(ATTACKER), str(node.port), attack, str(addresses), str(SECONDS)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert attacker.stdout is not None
-        assert attacker.stdout.readline() == "ready\n"
+    with attacking(node, attack, addresses, SECONDS) as attacker:
         for worker in workers:
             worker.start("train", seconds=SECONDS - 1, iteration_seconds=0.005)
         for path in ("/healthz", "/metrics", "/sessions", "/turns") * 3:
@@ -59,17 +53,52 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
             assert during.resident_bytes <= before.resident_bytes + (96 << 20)
         done = [len(worker.finish()["iterations"]) for worker in workers]
         assert min(done) > 20, done
+        assert attacker.stdout is not None
         outcome = json.loads(attacker.stdout.readline())
         assert outcome["connected"] >= 64, outcome
-    finally:
-        attacker.kill()
-        attacker.wait()
-        attacker.stdout.close()
     comes_back(node, before)
     assert "Traceback" not in node.log
     # Connections of the attack that nobody has accepted yet may still be in the way.
     turns = eventually("/turns is answered", lambda: answered(node, "/turns"))
     assert not [turn for turn in turns[0] if turn["end"] not in ("released", None)]
+
+
+@pytest.mark.parametrize("attack", ["slow_loris", "many"])
+def test_a_flood_of_connections_does_not_stay_before_others(make_node: MakeNode, attack: str) -> None:
+    node = make_node().start()
+    with attacking(node, attack, addresses=8, seconds=120) as attacker:
+        eventually("the flood is noticed", lambda: "blocked a source of too many connections" in node.log)
+        for _ in range(20):
+            eventually("no connection waits to be accepted", lambda: accept_queue(node) == 0)
+        assert attacker.poll() is None, "the attack goes on"
+        assert answered(node, "/healthz") == ["ok\n"]
+
+
+@contextmanager
+def attacking(node: Node, attack: str, addresses: int, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    attacker = subprocess.Popen(
+        [sys.executable, str(ATTACKER), str(node.port), attack, str(addresses), str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert attacker.stdout is not None
+    try:
+        assert attacker.stdout.readline() == "ready\n"
+        yield attacker
+    finally:
+        attacker.kill()
+        attacker.wait()
+        attacker.stdout.close()
+
+
+def accept_queue(node: Node) -> int:
+    """Return how many connections wait in the kernel, as proc_net_tcp(5) has it for a listening socket."""
+    listening = "0A"
+    for line in Path(f"/proc/{node.agent_pid}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]:
+        _, local, _, state, queues, *_ = line.split()
+        if state == listening and int(local.rpartition(":")[2], 16) == node.port:
+            return int(queues.rpartition(":")[2], 16)
+    raise AssertionError("the agent does not listen")
 
 
 def answered(node: Node, path: str) -> list[Any]:

@@ -7,10 +7,8 @@ slow each other.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import sys
 import time
 from pathlib import Path
 from time import monotonic_ns
@@ -22,6 +20,7 @@ from laneway.client.runtime import client
 from laneway.client.script_api import iteration
 from laneway.client.session.shared_page import TAKEN, TURN
 
+from tests.support.node_agent.command_loop import answer_commands
 from tests.support.node_agent.simulated_device import SimulatedDevice
 
 FOLDER = "/run/laneway"
@@ -127,12 +126,7 @@ class Trainer:
 def main() -> None:
     """Answer commands until there are no more."""
     os.environ["LANEWAY_DIR"] = FOLDER
-    trainer = Trainer()
-    print(json.dumps({"pid": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        answer = getattr(trainer, command.pop("do"))(**command)
-        print(json.dumps(answer), flush=True)
+    answer_commands(Trainer())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 
-from hostile_process import Hostile
+from hostile.every_attack import Hostile
 
 PERIOD_SECONDS = float(os.environ["PERIOD_SECONDS"])
 ATTACKS = os.environ["ATTACKS"].split(",")

@@ -183,7 +183,7 @@ def _hostile(number: int, node: str) -> dict[str, Any]:
 
 def _program() -> dict[str, Any]:
     """The files of the attacks; `--` stands for a slash, which a key cannot have."""
-    files = [HERE / "hostile_pod.py", ATTACKER / "hostile_process.py", *(ATTACKER / "hostile").glob("*.py")]
+    files = [HERE / "hostile_pod.py", *(ATTACKER / "hostile").glob("*.py")]
     named = {
         (path.name if path.parent.name != "hostile" else f"hostile--{path.name}"): path.read_text(
             encoding="utf-8"

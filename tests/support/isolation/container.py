@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,6 +79,24 @@ class Container:
         )
         assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
         return [int(word) for word in done.stdout.split()]
+
+    @contextmanager
+    def running(self, *command: str | Path, **changes: str | None) -> Iterator[int]:
+        """Runs a program that prints a number and waits for the end of its input, which comes with the block's; returns the
+        number."""
+        with subprocess.Popen(
+            [str(part) for part in command],
+            env=self.environment(**changes),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, f"{command} ended with status {process.wait()}"
+            yield int(line)
+            process.communicate()
+        assert process.returncode == 0, f"{command}: status {process.returncode}"
 
     def start(self, **changes: str | None) -> Interpreter:
         """Starts a Python program that calls the driver as it is told, with a context on the first device."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
 import struct
-import subprocess
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tests.support.isolation.building import fake_driver_variables, program, shipped_interposer
+from tests.support.node_agent.driven_process import DrivenProcess
 from tests.support.node_agent.node import Container, enter
 
 _KERNEL = struct.Struct("<qqq")
@@ -52,7 +46,7 @@ class KernelLog:
         return found
 
 
-class GatedProgram:
+class GatedProgram(DrivenProcess):
     """`tests/isolation/programs/launching.c`, or another program of its protocol, in a container."""
 
     def __init__(self, container: Container, devices: Path, *command: str | Path) -> None:
@@ -66,55 +60,15 @@ class GatedProgram:
         self.container = container
         environment = {"LD_PRELOAD": str(shipped_interposer()), **fake_driver_variables(devices)}
         inside = ["env", *(f"{name}={value}" for name, value in environment.items())]
-        self._process = subprocess.Popen(
-            [*enter(container.await_socket()), *inside, *(command or (program("launching"),))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    @cached_property
-    def pid(self) -> int:
-        """Its process id, once it runs."""
-        return int(self._answer(60)["pid"])
+        super().__init__([*enter(container.await_socket()), *inside, *(command or (program("launching"),))])
 
     def do(self, command: str, argument: int = 0, seconds: float = 60) -> int:
         """Have a command done; returns how many launches have succeeded since the start."""
         self.start(command, argument)
-        return int(self._answer(seconds)["launched"])
+        return int(self.answer(seconds)["launched"])
 
     def start(self, command: str, argument: int = 0) -> None:
-        assert self.pid
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command} {argument}\n")
-        self._process.stdin.flush()
+        self.command(f"{command} {argument}")
 
     def finish(self, seconds: float = 60) -> int:
-        return int(self._answer(seconds)["launched"])
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        os.kill(self.pid, number)
-
-    def leave(self) -> int:
-        """Let it end by itself; returns its exit status."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return self._process.wait(60)
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _answer(self, seconds: float) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        poller = select.poll()
-        poller.register(self._process.stdout, select.POLLIN)
-        assert poller.poll(1000 * seconds), "the program does not answer"
-        line = self._process.stdout.readline()
-        assert line, f"the program has ended with status {self._process.wait(5)}"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return int(self.answer(seconds)["launched"])

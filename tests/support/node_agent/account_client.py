@@ -8,10 +8,11 @@ import os
 import select
 import socket
 import struct
-import sys
 import time
 import uuid
 from typing import Any
+
+from tests.support.node_agent.command_loop import answer_commands
 
 SOCKET = "/run/laneway/account.sock"
 REQUEST, REPLY = struct.Struct("<II16sQQ"), struct.Struct("<IIQQQQ")
@@ -127,14 +128,5 @@ class Account:
         return done
 
 
-def main() -> None:
-    account = Account()
-    print(json.dumps({"pid": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        answer = getattr(account, command.pop("do"))(**command)
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_commands(Account())

@@ -6,16 +6,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,8 @@ import yaml
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
 from laneway.node_agent.gpus.simulated import simulated_uuid
+
+from tests.support.node_agent.driven_process import DrivenProcess
 
 _ROOT = Path(__file__).resolve().parents[3]
 PEER = Path(__file__).with_name("peer_process.py")
@@ -86,29 +85,13 @@ class Container:
         return process
 
 
-class PeerProcess:
-    """A process in a container, in a mount namespace of its own."""
+class PeerProcess(DrivenProcess):
+    """A process in a container, in a mount namespace of its own, that answers commands of `command_loop.py`."""
 
     def __init__(self, container: Container, program: Path = PEER) -> None:
-        """Start it without waiting.
-
-        Args:
-            container: where.
-            program: the program; its first line of output has its pid, and then it answers commands.
-        """
+        """Start it without waiting."""
         command = [*enter(container), sys.executable, str(program)]
-        self._process = subprocess.Popen(
-            command,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    @cached_property
-    def pid(self) -> int:
-        """Its process id, once it runs."""
-        return int(self._answer(60)["pid"])
+        super().__init__(command, os.environ | {"PYTHONPATH": str(_ROOT)})
 
     def do(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Have one command done."""
@@ -116,23 +99,10 @@ class PeerProcess:
         return self.finish()
 
     def start(self, command: str, /, **fields: Any) -> None:
-        assert self.pid
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": command, **fields}) + "\n")
-        self._process.stdin.flush()
+        self.command(json.dumps({"do": command, **fields}))
 
     def finish(self, seconds: float = 90) -> dict[str, Any]:
-        return self._answer(seconds)
-
-    def _answer(self, seconds: float) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        poller = select.poll()  # select() knows no descriptor above 1023
-        poller.register(self._process.stdout, select.POLLIN)
-        assert poller.poll(1000 * seconds), "the process does not answer"
-        line = self._process.stdout.readline()
-        assert line, "the process has ended"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return self.answer(seconds)
 
     # The protocol
 
@@ -169,21 +139,6 @@ class PeerProcess:
     def turn(self) -> int:
         self.send("request")
         return int(self.expect("grant")["turn"])
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        os.kill(self.pid, number)
-
-    def await_end(self) -> None:
-        """Wait until it has ended by itself."""
-        self._process.wait(20)
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 class Node:

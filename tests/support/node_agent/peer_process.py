@@ -11,9 +11,10 @@ import mmap
 import os
 import select
 import socket
-import sys
 import time
 from typing import Any
+
+from tests.support.node_agent.command_loop import answer_commands
 
 FOLDER = "/run/laneway"
 
@@ -237,14 +238,5 @@ class Training:
                 return
 
 
-def main() -> None:
-    peer = Peer()
-    print(json.dumps({"pid": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        answer = getattr(peer, command.pop("do"))(**command)
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_commands(Peer())

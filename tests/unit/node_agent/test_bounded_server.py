@@ -11,12 +11,11 @@ from itertools import count
 
 import pytest
 from laneway.node_agent.report.bounded_server import (
-    ACCEPT_BURST,
-    ACCEPTS_PER_SECOND,
     MAX_REQUEST_BYTES,
     BoundedHandler,
     BoundedHTTPServer,
 )
+from laneway.node_agent.report.connection_rates import BLOCK_SECONDS, CONNECTIONS_PER_SECOND
 
 from tests.unit.node_agent.manual_clock import ManualClock
 
@@ -31,10 +30,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[BoundedHTTPServer]:
-    def sleep(seconds: float) -> None:
-        clock.now_seconds += seconds
-
-    made = BoundedHTTPServer(("127.0.0.1", 0), BoundedHandler, clock, sleep)
+    made = BoundedHTTPServer(("127.0.0.1", 0), BoundedHandler, clock)
     yield made
     made.server_close()
 
@@ -56,15 +52,46 @@ def serve(server: BoundedHTTPServer, accepted: socket.socket) -> threading.Threa
     return thread
 
 
-def test_connections_are_accepted_at_a_limited_rate(server: BoundedHTTPServer, clock: ManualClock) -> None:
-    connections = 10 * ACCEPTS_PER_SECOND
-    began_seconds = clock.monotonic()
-    for _ in range(connections):
-        client, accepted = connect(server)
+ATTACKER, HONEST = "127.0.0.2", "127.0.0.3"
+
+
+def knock(server: BoundedHTTPServer, source: str) -> socket.socket:
+    """A client's end of a connection that nobody has accepted."""
+    client = socket.socket()
+    client.bind((source, 0))
+    client.setblocking(False)
+    client.connect_ex(server.server_address)
+    return client
+
+
+def accepted_sources(server: BoundedHTTPServer) -> list[str]:
+    """Accept, and close, all connections that wait. Return the sources of those that the server does not refuse."""
+    sources = []
+    while True:
+        try:
+            accepted, address = server.get_request()
+        except BlockingIOError:
+            return sources
+        sources.append(address[0])
+        accepted.close()
+
+
+def test_a_source_of_too_many_connections_is_dropped_by_the_kernel_for_a_while(
+    server: BoundedHTTPServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    flood = [knock(server, ATTACKER) for _ in range(CONNECTIONS_PER_SECOND + 100)]
+    assert accepted_sources(server) == [ATTACKER] * CONNECTIONS_PER_SECOND
+    assert caplog.messages == [f"blocked a source of too many connections address={ATTACKER} seconds=10"]
+    dropped = knock(server, ATTACKER)
+    honest = knock(server, HONEST)
+    assert accepted_sources(server) == [HONEST]
+    assert not select.select([], [dropped], [], 0)[1], "it is still connecting"
+    clock.now_seconds += BLOCK_SECONDS
+    server.service_actions()
+    late = knock(server, ATTACKER)
+    assert ATTACKER in accepted_sources(server)
+    for client in (*flood, dropped, honest, late):
         client.close()
-        server.shutdown_request(accepted)
-    elapsed_seconds = clock.monotonic() - began_seconds
-    assert elapsed_seconds >= (connections - 2 * ACCEPT_BURST) / ACCEPTS_PER_SECOND
 
 
 def test_refusing_a_request_delays_the_next_answer_to_its_address(

@@ -4,7 +4,8 @@ Each connection has a thread, as in the standard library's server. The number of
 address and in total. If all are taken, a new connection replaces the one that has gone longest without a
 complete request. Answers share the interpreter with turns, and it runs one thread at a time. So an address
 waits after each answer, refusals of its requests included, and all addresses together get a tenth of the
-time. Connections are accepted at a limited rate, because each one costs a thread whatever it sends.
+time. Each connection costs a thread whatever it sends, and those that wait to be accepted delay others. So the
+kernel drops the packets of an address that opens too many.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -23,7 +23,10 @@ from io import BufferedIOBase
 from typing import Any
 
 from laneway.node_agent.clock import Clock, SystemClock
-from laneway.node_agent.sessions.token_bucket import TokenBucket
+from laneway.node_agent.rate_limited_log import RateLimitedLog
+from laneway.node_agent.report.answer_shares import AnswerShares
+from laneway.node_agent.report.connection_rates import BLOCK_SECONDS, ConnectionRates
+from laneway.node_agent.report.source_filter import drop_sources
 
 _log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 64
@@ -38,18 +41,6 @@ REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 """Time limit for reading the whole answer."""
 
-COOLDOWN_FACTOR = 9
-"""The cooldown of an address, in multiples of the answer's cost and of the number of addresses."""
-
-MAX_COOLDOWN_SECONDS = 20.0
-_ANSWER_RESERVATION_SECONDS = 1.0
-"""A slower answer, because it is not read, does not delay the address's next one."""
-
-ACCEPT_BURST = 64
-ACCEPTS_PER_SECOND = 300
-"""Connections beyond this rate wait in the kernel's queue, whose 512 take less than two seconds."""
-
-_SHORTEST_WAIT_SECONDS = 0.001
 _SWEEP_SECONDS = 0.5
 
 
@@ -80,32 +71,45 @@ class BoundedHTTPServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 512
+    request_queue_size = 4096
+    """More than a source connects before it is blocked; the kernel may hold fewer (`net.core.somaxconn`)."""
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BoundedHandler],
-        clock: Clock | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        self, address: tuple[str, int], handler: type[BoundedHandler], clock: Clock | None = None
     ) -> None:
-        """Open the port. The clock and `sleep` limit the rate of connections.
+        """Open the port. The clock limits the rate of connections.
 
         Raises:
             OSError: the port is taken, or the address is not this machine's.
         """
         super().__init__(address, handler)
+        self.socket.setblocking(False)
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, _Client] = {}
-        self._cooldown_until_seconds: dict[str, float] = {}
-        self._accepts = TokenBucket(ACCEPT_BURST, ACCEPTS_PER_SECOND, clock or SystemClock())
-        self._sleep = sleep
+        self._shares = AnswerShares()
+        clock = clock or SystemClock()
+        self._rates = ConnectionRates(clock)
+        self._refusals = RateLimitedLog(_log, clock)
         self._swept_seconds = 0.0
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept the next connection whose address is not blocked, and close the ones before it.
+
+        Raises:
+            BlockingIOError: none waits.
+        """
+        while True:
+            connection, peer = super().get_request()
+            address = str(peer[0])
+            blocked = self._rates.is_blocked(address)
+            if not blocked and not self._rates.exceeded_by(address):
+                return connection, peer
+            connection.close()
+            if not blocked:
+                self._block(address)
+
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether a connection gets a thread, once the rate of connections allows it."""
-        while not self._accepts.take():
-            self._sleep(max(_SHORTEST_WAIT_SECONDS, self._accepts.seconds_until()))
+        """Return whether a connection gets a thread."""
         address = str(client_address[0])
         with self._lock:
             full = (
@@ -133,11 +137,10 @@ class BoundedHTTPServer(ThreadingHTTPServer):
                 limit_seconds = ANSWER_SECONDS if peer.answered else REQUEST_SECONDS
                 if now_seconds - peer.since_seconds > limit_seconds:
                     peer.disconnect()
-            self._cooldown_until_seconds = {
-                address: until_seconds
-                for address, until_seconds in self._cooldown_until_seconds.items()
-                if until_seconds > now_seconds
-            }
+            self._shares.forget_idle(now_seconds)
+        if self._rates.unblock_expired():
+            drop_sources(self.socket, self._rates.blocked)
+        self._refusals.flush_suppressed()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log the error, unless the connection broke."""
@@ -153,12 +156,11 @@ class BoundedHTTPServer(ThreadingHTTPServer):
                 if peer is None or peer.closing.is_set():
                     return False
                 now_seconds = time.monotonic()
-                until_seconds = self._cooldown_until_seconds.get(peer.address, now_seconds)
-                if now_seconds >= until_seconds:
-                    self._cooldown_until_seconds[peer.address] = now_seconds + _ANSWER_RESERVATION_SECONDS
+                wait_seconds = self._shares.begin(peer.address, now_seconds)
+                if not wait_seconds:
                     peer.answered, peer.since_seconds = True, now_seconds
                     return True
-            peer.closing.wait(until_seconds - now_seconds)
+            peer.closing.wait(wait_seconds)
 
     def answer_sent(self, request: socket.socket, worked_seconds: float) -> None:
         """Record that an answer was sent, and start the address's cooldown.
@@ -171,11 +173,17 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             peer = self._clients.get(request)
             if peer is None or not peer.answered:
                 return
-            addresses = {other.address for other in self._clients.values()}
-            cooldown_seconds = min(COOLDOWN_FACTOR * len(addresses) * worked_seconds, MAX_COOLDOWN_SECONDS)
             now_seconds = time.monotonic()
-            self._cooldown_until_seconds[peer.address] = now_seconds + cooldown_seconds
+            self._shares.end(peer.address, worked_seconds, now_seconds)
             peer.answered, peer.since_seconds = False, now_seconds
+
+    def _block(self, address: str) -> None:
+        """Have the kernel drop the address's packets, and say so."""
+        self._rates.block(address)
+        drop_sources(self.socket, self._rates.blocked)
+        self._refusals.warning(
+            "connections", f"blocked a source of too many connections {address=:s} seconds={BLOCK_SECONDS:g}"
+        )
 
     def _make_slot(self) -> bool:
         """Return whether one more connection gets a thread, closing another one if necessary."""

@@ -4,6 +4,7 @@ the ends of processes."""
 from __future__ import annotations
 
 import pytest
+from laneway.api.orders import Order, PodOrder
 from laneway.node_agent.report.snapshot import take_snapshot
 from laneway.node_agent.turns.pending_releases import MemoryReading
 
@@ -153,6 +154,49 @@ def test_memory_beside_a_holder_that_died_is_handed_to_the_watchdog_after_a_whil
     bench.turns.record_memory_reading(reading(bench, 0, key=lease.key))
     assert waiting.holds_turn
     assert lease.overdue_release == ""
+
+
+@pytest.mark.parametrize(
+    ("context_mib", "freed_mib", "left_mib", "passes_on"),
+    [
+        (300, 200, 300, True),
+        (300, 200, 315, True),
+        (300, 200, 520, False),
+        (300, 260, 300, True),
+        (0, 200, 0, True),
+    ],
+    ids=["context", "context and padding", "activations", "gradients moved too", "simulated"],
+)
+def test_the_contexts_of_an_offloaded_holder_do_not_keep_its_lane(
+    context_mib: int, freed_mib: int, left_mib: int, passes_on: bool
+) -> None:
+    bench = GPUBench(max_lanes=1, memory_mib=1500, framework_mib=context_mib, padding_percent=5)
+    holder, waiting = bench.job("holder", 200, 500), bench.job("waiting", 20, 500)
+    holder.session.framework_reserve_bytes = context_mib * MIB
+    holder.profile(200, 500)
+    holder.session.order_state.capabilities = frozenset({"pause", "offload"})
+    holder.request()
+    holder.begin()
+    waiting.request()
+    pid, key = holder.session.pid, holder.lease.key
+    bench.turns.record_memory_reading(reading(bench, 1000, pid, key=key))
+    holder.disconnect()
+    again = holder.reconnect()
+    again.session.framework_reserve_bytes = context_mib * MIB
+    again.session.order_state.capabilities = holder.session.order_state.capabilities
+    offload = PodOrder(podUID="any", order=Order.OFFLOAD, reason="a test")
+    bench.turns.orders.set_order(holder.lease, offload)
+    again.end()
+    again.release()
+    again.answer_paused()
+    bench.turns.orders.offloaded(holder.lease, again.session, freed_mib * MIB)
+    assert holder.lease.offloaded
+    bench.clock.advance(0.1)
+    bench.turns.record_memory_reading(reading(bench, left_mib, pid, key=key))
+    bench.clock.advance(60)
+    bench.turns.scheduler.revoke_stalled()
+    assert waiting.holds_turn == passes_on
+    assert (holder.lease.overdue_release == "") == passes_on
 
 
 def test_a_broken_connection_is_not_held_against_a_holder_for_whom_nobody_waits() -> None:

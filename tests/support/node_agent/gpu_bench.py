@@ -274,6 +274,7 @@ class GPUBench:
         starvation_seconds: float = 60.0,
         memory_mib: int = 1000,
         framework_mib: int = 0,
+        padding_percent: int = 0,
         policy_parameters: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.clock = FakeClock()
@@ -302,7 +303,7 @@ class GPUBench:
             quantum_seconds=quantum_seconds,
             timeout_seconds=timeout_seconds,
         )
-        rules = LaneRules(max_lanes=max_lanes, padding_percent=0)
+        rules = LaneRules(max_lanes=max_lanes, padding_percent=padding_percent)
         self.turns = GPUTurns(gpu, rules, settings, self.clock, self.clock, self.log, self)
 
     def container(

@@ -4,6 +4,7 @@ the ends of processes."""
 from __future__ import annotations
 
 import pytest
+from laneway.api.orders import Order, PodOrder
 from laneway.node_agent.report.snapshot import take_snapshot
 from laneway.node_agent.turns.pending_releases import MemoryReading
 
@@ -155,6 +156,49 @@ def test_memory_beside_a_holder_that_died_is_handed_to_the_watchdog_after_a_whil
     assert lease.overdue_release == ""
 
 
+@pytest.mark.parametrize(
+    ("context_mib", "freed_mib", "left_mib", "passes_on"),
+    [
+        (300, 200, 300, True),
+        (300, 200, 315, True),
+        (300, 200, 520, False),
+        (300, 260, 300, True),
+        (0, 200, 0, True),
+    ],
+    ids=["context", "context and padding", "activations", "gradients moved too", "simulated"],
+)
+def test_the_contexts_of_an_offloaded_holder_do_not_keep_its_lane(
+    context_mib: int, freed_mib: int, left_mib: int, passes_on: bool
+) -> None:
+    bench = GPUBench(max_lanes=1, memory_mib=1500, framework_mib=context_mib, padding_percent=5)
+    holder, waiting = bench.job("holder", 200, 500), bench.job("waiting", 20, 500)
+    holder.session.framework_reserve_bytes = context_mib * MIB
+    holder.profile(200, 500)
+    holder.session.order_state.capabilities = frozenset({"pause", "offload"})
+    holder.request()
+    holder.begin()
+    waiting.request()
+    pid, key = holder.session.pid, holder.lease.key
+    bench.turns.record_memory_reading(reading(bench, 1000, pid, key=key))
+    holder.disconnect()
+    again = holder.reconnect()
+    again.session.framework_reserve_bytes = context_mib * MIB
+    again.session.order_state.capabilities = holder.session.order_state.capabilities
+    offload = PodOrder(podUID="any", order=Order.OFFLOAD, reason="a test")
+    bench.turns.orders.set_order(holder.lease, offload)
+    again.end()
+    again.release()
+    again.answer_paused()
+    bench.turns.orders.offloaded(holder.lease, again.session, freed_mib * MIB)
+    assert holder.lease.offloaded
+    bench.clock.advance(0.1)
+    bench.turns.record_memory_reading(reading(bench, left_mib, pid, key=key))
+    bench.clock.advance(60)
+    bench.turns.scheduler.revoke_stalled()
+    assert waiting.holds_turn == passes_on
+    assert (holder.lease.overdue_release == "") == passes_on
+
+
 def test_a_broken_connection_is_not_held_against_a_holder_for_whom_nobody_waits() -> None:
     bench = GPUBench(max_lanes=1)
     holder = bench.job("holder", 20, 500)
@@ -199,6 +243,58 @@ def test_the_time_to_release_follows_the_iteration_up_to_a_bound(
     bench.clock.advance(0.2)
     bench.turns.scheduler.revoke_stalled()
     assert not holder.holds_turn
+
+
+def compiling(bench: GPUBench) -> tuple[Process, Process]:
+    """An unmeasured holder that was asked to yield inside its first iteration, and a neighbour that waits."""
+    holder = bench.process(bench.container("holder", 50))
+    waiting = bench.job("waiting", 20, 300)
+    holder.request()
+    holder.begin()
+    waiting.request()
+    bench.clock.advance(1)
+    assert holder.asked_to_yield
+    return holder, waiting
+
+
+def test_a_first_iteration_that_compiles_keeps_its_turn_until_it_ends() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, waiting = compiling(bench)
+    bench.clock.advance(49)
+    bench.turns.scheduler.revoke_stalled()
+    assert holder.holds_turn
+    holder.end()
+    bench.turns.scheduler.revoke_stalled()
+    assert holder.holds_turn, "its release is under way"
+    holder.release()
+    assert waiting.holds_turn
+    assert not bench.notes
+
+
+def test_a_first_iteration_that_does_not_end_loses_its_turn() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, _ = compiling(bench)
+    bench.clock.advance(50)
+    bench.turns.scheduler.revoke_stalled()
+    assert not holder.holds_turn
+
+
+def test_only_the_first_iteration_has_the_longer_time() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, waiting = compiling(bench)
+    holder.end()
+    holder.release()
+    waiting.release()
+    holder.request()
+    holder.begin()
+    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+
+
+def test_a_program_without_iterations_has_the_configured_time() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, _ = compiling(bench)
+    holder.session.has_iterations = False
+    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
 
 
 def test_an_unmeasured_holder_has_the_configured_time() -> None:

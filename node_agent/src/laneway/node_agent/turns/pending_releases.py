@@ -5,8 +5,9 @@ their memory is gone:
 
 - A process is outside once it has released, requested a turn, said goodbye or ended.
 - Where the driver lists the memory of processes, a reading taken after that must show it: of processes that
-  have ended nothing, and of the container no more than the lane table counts as its persistent memory.
-  Elsewhere a process's word or its end counts.
+  have ended nothing, and of the container no more than the lane table counts as its persistent memory; once
+  that is on the host, no more than what stays on the GPU all the same. Elsewhere a process's word or its end
+  counts.
 
 A release that others have waited for too long is overdue. The watchdog then stops the container's processes,
 those without a session included.
@@ -15,7 +16,7 @@ those without a session included.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from laneway.lanes import LaneRules, Tenant, counted_persistent_bytes
 from laneway.node_agent.turns.lease import Lease
@@ -93,10 +94,22 @@ class PendingRelease:
         )
 
     def _exceeds(self, reading: MemoryReading, rules: LaneRules) -> bool:
-        """Return whether the container holds more than its persistent memory."""
-        counts = self.lease.in_table and bool(self.lease.sessions)
-        allowed_bytes = counted_persistent_bytes(self.lease.tenant(), rules) if counts else 0
-        return reading.container_bytes.get(self.lease.key, 0) > allowed_bytes
+        """Return whether the container holds more than it may keep after its turn."""
+        return reading.container_bytes.get(self.lease.key, 0) > self._allowed_bytes(rules)
+
+    def _allowed_bytes(self, rules: LaneRules) -> int:
+        """Return what the container may keep: its persistent memory, less what it has moved to the host. No move
+        takes its CUDA contexts off the GPU."""
+        lease = self.lease
+        if not lease.sessions or not (lease.in_table or lease.offloaded):
+            return 0
+        tenant = lease.tenant()
+        persistent_bytes = counted_persistent_bytes(tenant, rules)
+        if not lease.offloaded:
+            return persistent_bytes
+        frameworks_bytes = sum(session.framework_bytes for session in lease.sessions)
+        contexts = replace(tenant, resident_bytes=0).profiled_as(frameworks_bytes, 0)
+        return max(persistent_bytes - lease.offloaded_bytes, counted_persistent_bytes(contexts, rules))
 
 
 class PendingReleases:

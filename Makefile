@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 
+# Tests start hundreds of Python processes. Without byte code each compiles all that it imports: an operator needs 2 s of CPU, not 1.
+unexport PYTHONDONTWRITEBYTECODE
+
 SYSTEM_PYTHON ?= python3
 CLUSTER ?= laneway
 NODES ?= 2
@@ -150,8 +153,11 @@ test-faults: programs ## The operator killed, misled and cut off: docs/reliabili
 	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-long
-test-long: programs ## Sweeps outside CI: five times the properties, 258 lives with faults in place of 53; docs/measurements.md has the last
+test-long: programs ## Outside CI: tests marked as long, all examples of properties, five times their steps, 258 lives with faults in place of 53
+	LONG=1 $(PYTEST) --numprocesses auto -m 'long or not long' tests/unit
 	LONG=5 $(PYTEST) --numprocesses auto tests/properties
+	$(PYTHON) -m hack.images rootfs frameworks
+	$(PYTEST) --numprocesses 3 --dist worksteal -m long tests/isolation tests/integration
 	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-rivals

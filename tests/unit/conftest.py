@@ -1,4 +1,4 @@
-"""How properties are tried: no example has a time limit, because a machine that is busy is no failure.
+"""How properties are tried: see :mod:`tests.support.property_examples`.
 
 Where `CI` is set, hypothesis tries the same examples each time (its profile "ci"), so that what fails there fails here too;
 elsewhere it looks for new ones.
@@ -6,7 +6,6 @@ elsewhere it looks for new ones.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from tests.support.property_examples import load_profile
 
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+load_profile()

@@ -23,6 +23,8 @@ Run = Callable[..., Job]
 STEPS = 36
 """The script's, in one process: 3 epochs of 12 batches."""
 
+LONG = pytest.mark.long
+
 
 @pytest.fixture
 def start(tmp_path: Path, run: Run) -> Callable[..., Job]:
@@ -82,18 +84,18 @@ def partial(work: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("every", "options"),
     [
-        ("--every-steps=4", ()),
-        ("--every-steps=5", ("--own-generator",)),
-        ("--every-steps=5", ("--workers=2", "--persistent")),
-        ("--every-steps=5", ("--workers=2", "--replay")),
-        ("--every-steps=4", ("--accumulate=5",)),
-    ],
-    ids=[
-        "global random numbers",
-        "a loader's own generator",
-        "worker processes that stay",
-        "worker processes with random numbers",
-        "accumulated gradients",
+        pytest.param("--every-steps=4", (), id="global random numbers"),
+        pytest.param("--every-steps=5", ("--own-generator",), id="a loader's own generator", marks=LONG),
+        pytest.param(
+            "--every-steps=5",
+            ("--workers=2", "--persistent"),
+            id="worker processes that stay",
+            marks=LONG,
+        ),
+        pytest.param(
+            "--every-steps=5", ("--workers=2", "--replay"), id="worker processes with random numbers"
+        ),
+        pytest.param("--every-steps=4", ("--accumulate=5",), id="accumulated gradients", marks=LONG),
     ],
 )
 def test_a_repeatedly_killed_training_has_the_undisturbed_loss_curve(
@@ -250,7 +252,7 @@ class Gang:
         return [job.results() for job in self.jobs]
 
 
-@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("asked", [pytest.param(0, marks=LONG), 1])
 def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
     start: Callable[..., Job],
     undisturbed: Callable[..., Path],

@@ -15,6 +15,13 @@ from tests.support.node_agent.node import Container, Node
 Run = Callable[..., Job]
 GPU_MEBIBYTES = 48
 MODELS = ("mlp", "cnn", "resnet", "transformer")
+
+
+def models(*always: str) -> list[Any]:
+    """Returns the models as parameters; all but those named are left to `make test-long`."""
+    return [pytest.param(model, marks=[] if model in always else pytest.mark.long) for model in MODELS]
+
+
 SLOW_COPIES = "--copy-bytes-per-second=50e6"
 """With these, moving a byte takes some ten times as long as computing it again."""
 
@@ -90,7 +97,7 @@ def assert_equal(results: list[dict[str, Any]], expected: list[dict[str, Any]]) 
     assert results[-1]["buffers"] == pytest.approx(expected[-1]["buffers"], rel=1e-5)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", models("cnn", "transformer"))
 def test_offloaded_storages_are_prefetched_and_bitwise_equal(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
@@ -103,7 +110,7 @@ def test_offloaded_storages_are_prefetched_and_bitwise_equal(
     assert counts["computed_again"] == 0
 
 
-@pytest.mark.parametrize("model", [*MODELS, "chance"])
+@pytest.mark.parametrize("model", [*models("cnn"), "chance"])
 def test_recomputed_modules_give_the_same_gradients(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
@@ -117,7 +124,7 @@ def test_recomputed_modules_give_the_same_gradients(
     assert counts["computed_again"] > 0, "modules were recomputed, not only offloaded"
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", models("transformer"))
 def test_auto_trains_within_a_part_of_the_memory(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
@@ -128,7 +135,7 @@ def test_auto_trains_within_a_part_of_the_memory(
     assert_equal(results, unlimited.results)
 
 
-@pytest.mark.parametrize("model", ["cnn", "transformer"])
+@pytest.mark.parametrize("model", [pytest.param("cnn", marks=pytest.mark.long), "transformer"])
 def test_auto_recomputes_what_is_expensive_to_move(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:

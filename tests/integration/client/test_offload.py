@@ -47,7 +47,15 @@ def ends_as_if_undisturbed(job: Job, run: Run, kind: str = "tied-adam") -> int:
     return steps
 
 
-@pytest.mark.parametrize("kind", ["tied-sgd", "tied-adam", "batchnorm-sgd", "batchnorm-adam"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("tied-sgd", marks=pytest.mark.long),
+        "tied-adam",
+        "batchnorm-sgd",
+        pytest.param("batchnorm-adam", marks=pytest.mark.long),
+    ],
+)
 def test_a_job_offloaded_in_mid_epoch_ends_as_if_undisturbed(
     make_node: MakeNode, run: Run, kind: str
 ) -> None:
@@ -73,6 +81,7 @@ def test_a_job_offloaded_in_mid_epoch_ends_as_if_undisturbed(
     assert node.session("job")["iterations"] == steps
 
 
+@pytest.mark.long
 def test_a_job_may_be_moved_repeatedly(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = paced(run, node)

@@ -75,7 +75,7 @@ def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode
     assert status == 143, errors
 
 
-@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("asked", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_ranks_end_after_the_same_iteration_when_one_is_asked_to(
     make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int], asked: int
 ) -> None:

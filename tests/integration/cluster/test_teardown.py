@@ -128,9 +128,11 @@ def test_down_leaves_nothing_of_a_healthy_cluster(one_node: RunningCluster) -> N
 @pytest.mark.parametrize(
     "crashed",
     [
-        pytest.param(("kube-apiserver", "etcd"), id="control-plane"),
+        pytest.param(("kube-apiserver", "etcd"), id="control-plane", marks=pytest.mark.long),
         pytest.param(("node/kubelet", "node/containerd", "node/kube-proxy"), id="all-of-a-node"),
-        pytest.param(("node/holder", "kube-controller-manager"), id="holder-of-the-namespaces"),
+        pytest.param(
+            ("node/holder", "kube-controller-manager"), id="holder-of-the-namespaces", marks=pytest.mark.long
+        ),
     ],
 )
 def test_down_leaves_nothing_after_a_crash(one_node: RunningCluster, crashed: tuple[str, ...]) -> None:
@@ -170,7 +172,13 @@ def test_up_mends_a_cluster_of_which_parts_have_crashed(one_node: RunningCluster
 
 
 @pytest.mark.parametrize(
-    "reached", ["kube-apiserver", "coredns", "it-killed-node-1/containerd", "it-killed-node-1/kubelet"]
+    "reached",
+    [
+        pytest.param("kube-apiserver", marks=pytest.mark.long),
+        pytest.param("coredns", marks=pytest.mark.long),
+        "it-killed-node-1/containerd",
+        pytest.param("it-killed-node-1/kubelet", marks=pytest.mark.long),
+    ],
 )
 def test_down_leaves_nothing_of_an_up_that_was_killed(reached: str, root: None, tmp_path: Path) -> None:
     """`up` is killed as soon as a component runs; then `down`, and once more, for there may be nothing at all."""

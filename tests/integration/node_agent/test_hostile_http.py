@@ -26,9 +26,9 @@ SECONDS = 4.0
     ("attack", "addresses"),
     [
         ("slow_loris", 1),
-        ("slow_loris", 8),
+        pytest.param("slow_loris", 8, marks=pytest.mark.long),
         ("many", 8),
-        ("scrapes", 1),
+        pytest.param("scrapes", 1, marks=pytest.mark.long),
         ("scrapes", 8),
         ("long_requests", 1),
         ("deaf", 8),

@@ -13,6 +13,7 @@ from laneway.client.distributed import common_boundary
 from laneway.client.distributed.common_boundary import SAVE, STOP, CommonBoundary
 from laneway.client.distributed.rank_store import all_gather
 
+from tests.support.property_examples import examples
 from tests.unit.client.fake_agent import TIMEOUT_SECONDS
 from tests.unit.client.waiting import wait_until
 
@@ -127,7 +128,7 @@ def train(
     return ranks
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     asked_at=st.lists(st.one_of(st.none(), st.integers(1, 40)), min_size=2, max_size=4).filter(any),
     reduce_every=st.sampled_from([1, 3]),

@@ -8,6 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laneway.client.pytorch.optimizer_steps import ITERATION, NO_BOUNDARY, OptimizerSteps
 
+from tests.support.property_examples import examples
+
 
 class Script:
     """Does what PyTorch's hooks do: begins and ends iterations."""
@@ -125,7 +127,7 @@ def test_an_address_may_be_reused() -> None:
     assert not script.inside
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @example(before="BABABB", a_round="AB")
 @given(before=st.text("fABC", max_size=30), a_round=st.text("fABC", min_size=1, max_size=6))
 def test_any_loop_has_boundaries_and_at_most_one_iteration_a_step(before: str, a_round: str) -> None:

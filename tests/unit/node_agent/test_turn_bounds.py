@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from laneway.lanes.turns import TURN_POLICIES
 
 from tests.support.node_agent.gpu_bench import GPUBench, Process
+from tests.support.property_examples import examples
 
 POLICIES = sorted(TURN_POLICIES)
 LOOK_SECONDS = 0.006
 """How late the end of a quantum may be noticed: the agent checks every 5 ms."""
 
-patient = settings(max_examples=25)
+patient = settings(max_examples=examples(25))
 
 
 def lane_of(bench: GPUBench, count: int) -> list[Process]:

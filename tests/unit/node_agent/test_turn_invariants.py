@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 from tests.support.node_agent.turn_machine import Machine
+from tests.support.property_examples import examples
 
 TestTurns = Machine.TestCase
-TestTurns.settings = settings(max_examples=60, stateful_step_count=60)
+TestTurns.settings = settings(max_examples=examples(60), stateful_step_count=60)

@@ -20,6 +20,7 @@ from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, PreemptionAction
 from laneway.scheduling.config.operator_config import OperatorConfig, TimeoutsConfig
 
+from tests.support.property_examples import examples
 from tests.unit.operator.builders import (
     NOW,
     TIMEOUTS,
@@ -125,7 +126,7 @@ def after_attempt(job: JobBuilder, story: str) -> JobBuilder:
 
 
 @given(st.lists(st.sampled_from(STORIES), max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> None:
     """Between two attempts only the API server knows the job: a restarted operator continues the count."""
     job, in_a_row = a_job().gang(2).spec(backoffLimit=100), 0

@@ -12,11 +12,12 @@ from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 
+from tests.support.property_examples import examples
 from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_node, a_view
 from tests.unit.operator.cycle_histories import CONFIG, WithMemory
 
 WithMemory.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    max_examples=examples(25), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
 

@@ -10,6 +10,7 @@ from laneway.simulator.cluster import make_nodes
 
 from tests.performance.fragmentation import Task, allocated, drawn, typical
 from tests.performance.packing_bound import most_percent
+from tests.support.property_examples import examples
 
 WHOLE, HALF, PAIR = Task(1, 100, 0, 0), Task(1, 50, 0, 0), Task(2, 100, 0, 0)
 
@@ -28,7 +29,7 @@ def test_the_most_that_any_packing_holds(story: str, supply: dict[int, int], gpu
     assert most_percent(supply, gpus) == pytest.approx(want), story
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.dictionaries(st.integers(1, 100), st.integers(1, 5), max_size=4), st.integers(1, 4))
 def test_no_greedy_packing_holds_more_than_the_bound(supply: dict[int, int], gpus: int) -> None:
     free = [100] * gpus

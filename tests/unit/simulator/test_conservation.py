@@ -15,6 +15,7 @@ from laneway.simulator import Costs, Knowledge, Sharing, Simulation, TraceJob, m
 from laneway.simulator.history import Phase
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
+from tests.support.property_examples import examples
 from tests.unit.simulator.builders import SMALL, a_job, finishes, sharing_memory, simulated
 
 ORDERS = ["fifo", "srtf", "srsf", "tiresias-las", "tiresias-gittins", "fair", "finish-time-fair"]
@@ -85,7 +86,7 @@ def run(trace: list[TraceJob], nodes: tuple[Node, ...], order: str, chosen: Cost
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces, clusters, st.sampled_from(ORDERS), costs)
 def test_no_gpu_is_ever_held_beyond_what_it_offers(
     trace: list[TraceJob], nodes: tuple[Node, ...], order: str, chosen: Costs
@@ -107,7 +108,7 @@ def test_no_gpu_is_ever_held_beyond_what_it_offers(
             assert turning <= active
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces, clusters, st.sampled_from(ORDERS), costs)
 def test_every_job_that_fits_finishes_having_done_exactly_its_work(
     trace: list[TraceJob], nodes: tuple[Node, ...], order: str, chosen: Costs
@@ -123,7 +124,7 @@ def test_every_job_that_fits_finishes_having_done_exactly_its_work(
         assert sum(i.to_seconds - i.from_seconds for i in running) == pytest.approx(each.executed_seconds)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(traces, clusters, st.sampled_from(ORDERS), costs, st.randoms(use_true_random=False))
 def test_the_order_in_which_jobs_and_nodes_are_listed_changes_nothing(
     trace: list[TraceJob], nodes: tuple[Node, ...], order: str, chosen: Costs, random: object
@@ -135,7 +136,7 @@ def test_the_order_in_which_jobs_and_nodes_are_listed_changes_nothing(
     assert sorted(one.intervals(), key=repr) == sorted(other.intervals(), key=repr)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(traces, clusters, st.sampled_from(ORDERS), costs)
 def test_the_meter_agrees_with_the_intervals(
     trace: list[TraceJob], nodes: tuple[Node, ...], order: str, chosen: Costs

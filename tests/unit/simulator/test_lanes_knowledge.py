@@ -14,6 +14,7 @@ from laneway.simulator import Knowledge, Sharing, Simulation, make_nodes
 from laneway.simulator.models.lockstep import OVERHEAD_RATIOS, Lockstep
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
+from tests.support.property_examples import examples
 from tests.unit.simulator.builders import FREE, a_job
 
 MEASURED = Knowledge(profiled=True, stages=False)
@@ -57,7 +58,7 @@ def last_seconds(simulation: Simulation) -> float:
     return max(run.finish_seconds or 0.0 for run in simulation.runs.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.floats(0.02, 1.0), st.floats(0.02, 1.0))
 @example(reads=0.484375, computes=0.5)
 @example(reads=0.5, computes=0.498046875)
@@ -121,7 +122,7 @@ def test_two_jobs_that_compute_take_turns_in_lockstep() -> None:
     assert Lockstep(overhead=False).speed_ratios([computes, computes]) == pytest.approx((0.5, 0.5))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0, 1)).map(
@@ -137,7 +138,7 @@ def test_no_job_is_faster_in_lockstep_than_alone_and_the_order_does_not_matter(l
     assert Lockstep(overhead=False).speed_ratios(loads[::-1]) == pytest.approx(ratios[::-1])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 20_000), st.integers(100, 50_000), st.sampled_from([1, 1, 2])),

@@ -15,6 +15,7 @@ from laneway.simulator import Costs, Simulation, TraceJob
 from laneway.simulator.history import Phase
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
+from tests.support.property_examples import examples
 from tests.unit.simulator.builders import FREE, simulated
 
 ALONE_IS_BEST = GoodputModel(
@@ -78,7 +79,7 @@ def test_the_scheduler_learns_what_jobs_report_of_their_goodput() -> None:
     assert simulated(malleable("b", 400), nodes="1x4", order="pollux").runs["b"].rescales > 0
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     st.lists(
         st.tuples(st.integers(0, 100), st.integers(1, 300), st.integers(1, 2), st.integers(2, 4)),

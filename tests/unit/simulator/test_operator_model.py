@@ -17,6 +17,7 @@ from laneway.scheduling.model.retries import backoff_seconds
 from laneway.simulator import Costs, Failures, Latencies, OperatorModel, Simulation, TraceJob, make_nodes
 from laneway.simulator.history import Phase
 
+from tests.support.property_examples import examples
 from tests.unit.simulator.builders import FREE, a_job, finishes
 
 NO_LATENCIES = Latencies(0.0, 0.0, 0.0, 0.0)
@@ -114,7 +115,7 @@ STARTS_THAT_LEAVE_GPUS_TO_THE_NEXT_DECISION = trace_of(
 """A gang that counted them as idle would be owed more of the time, and get a reservation."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(traces, st.integers(1, 3), st.sampled_from(["fifo", "tiresias-las", "multilevel-las"]))
 @example(STARTS_THAT_LEAVE_GPUS_TO_THE_NEXT_DECISION, 1, "multilevel-las")
 def test_an_operator_without_latencies_is_the_ideal_one(
@@ -136,7 +137,7 @@ def test_an_operator_without_latencies_is_the_ideal_one(
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(traces, failing, st.sampled_from([NO_LATENCIES, Latencies(), SLOW]))
 def test_no_more_work_is_lost_than_was_done_since_the_last_checkpoint(
     trace: list[TraceJob], failures: Failures, latencies: Latencies
@@ -152,7 +153,7 @@ def test_no_more_work_is_lost_than_was_done_since_the_last_checkpoint(
         assert run.executed_seconds == pytest.approx(run.job.duration_seconds + run.lost_seconds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(traces, failing, st.sampled_from([Latencies(), SLOW]))
 def test_work_is_conserved_and_gpus_are_held_once(
     trace: list[TraceJob], failures: Failures, latencies: Latencies

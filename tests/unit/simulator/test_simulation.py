@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laneway.scheduling import WaitingCode, policies
 from laneway.simulator import Costs, Simulation, TraceJob, make_nodes
 
+from tests.support.property_examples import examples
 from tests.unit.simulator.builders import FREE, a_job, finishes, simulated
 
 
@@ -123,7 +124,7 @@ traces = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(traces, st.sampled_from(["fifo", "tiresias-las"]), st.sampled_from([0.0, 5.0]))
 def test_every_job_finishes_having_run_exactly_its_duration(
     trace: list[TraceJob], order: str, cost: float
@@ -138,7 +139,7 @@ def test_every_job_finishes_having_run_exactly_its_duration(
         assert run.finish_seconds - run.job.submit_seconds >= run.job.duration_seconds - 1e-6
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(traces)
 def test_the_same_trace_gives_the_same_result_whatever_its_order(trace: list[TraceJob]) -> None:
     assert finishes(simulated(*trace, nodes="2x2")) == finishes(simulated(*reversed(trace), nodes="2x2"))

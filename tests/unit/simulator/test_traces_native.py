@@ -14,6 +14,8 @@ from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.simulator import InputError, TraceJob, load_trace, read_trace, write_trace
 from laneway.simulator.traces import native
 
+from tests.support.property_examples import examples
+
 NAMES = st.text("abcXYZ059-_.,;\"' é漢", min_size=1, max_size=12).map(str.strip).filter(bool)
 SECONDS = st.floats(0, 1e9, exclude_min=True, allow_subnormal=False)
 BYTES = st.integers(0, 2**48)
@@ -79,7 +81,7 @@ JOBS = st.lists(
 
 
 @given(JOBS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[TraceJob]
 ) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from laneway.client.fit.liveness import Liveness, ModuleCost, Rates, StorageLifetime
 from laneway.client.fit.planner import Plan, Technique, plan
 
+from tests.support.property_examples import examples
+
 RATES = Rates(copy_bytes_per_second=1000.0, copy_overhead_seconds=0.001)
 
 
@@ -204,7 +206,7 @@ def _modules(draw: st.DrawFn, count: int, names: Iterator[str]) -> Iterator[Modu
         index += 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(tables(), st.integers(0, 500), st.sampled_from(Technique), st.integers(0, 4))
 def test_a_plans_bytes_are_exact_and_within_the_budget_if_possible(
     table: Liveness, budget: int, technique: Technique, lookahead: int
@@ -227,7 +229,7 @@ def test_a_plans_bytes_are_exact_and_within_the_budget_if_possible(
     assert made.offloaded.isdisjoint(covered)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(10, 300))
 def test_a_plan_is_close_to_the_optimum(sizes: list[int], budget: int) -> None:
     table = layers(*sizes)

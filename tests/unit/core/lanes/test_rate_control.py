@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from laneway.lanes.rate_control import RateControl, TenantUse
 
 from tests.support.lanes.device_model import DeviceModel, ModelTenant
+from tests.support.property_examples import examples
 
 SETTLED_SECONDS = 3.0
 """From an arrival, at the latest, each tenant has its share. It is a second and a turn of each tenant in the cases below."""
@@ -38,7 +39,7 @@ WEIGHTS = st.lists(st.sampled_from([10, 15, 20, 25, 40, 60]), min_size=2, max_si
 ITERATIONS = st.sampled_from([0.01, 0.02, 0.04])
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(WEIGHTS, ITERATIONS, st.sampled_from([0.0, 0.02, 0.1, 0.25]))
 def test_each_tenant_has_its_share_of_a_saturated_device(
     weights: list[int], iteration_seconds: float, interference: float
@@ -51,7 +52,7 @@ def test_each_tenant_has_its_share_of_a_saturated_device(
         assert got >= 0.95 * share - TURNS, (made, shares(tenants))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(WEIGHTS, ITERATIONS, st.sampled_from([0.0, 0.02, 0.1, 0.25]))
 def test_the_sum_is_at_least_what_plain_time_slicing_makes(
     weights: list[int], iteration_seconds: float, interference: float
@@ -95,7 +96,7 @@ def test_a_job_that_loads_data_between_iterations_has_its_share_of_its_progress_
         assert got >= 0.95 * share * of_alone, made
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(WEIGHTS, st.sampled_from([0.0, 0.1]), st.sampled_from([2.0, 4.3, 7.7]))
 def test_shares_hold_again_soon_after_arrivals_and_leaves(
     weights: list[int], interference: float, moment: float
@@ -113,7 +114,7 @@ def test_shares_hold_again_soon_after_arrivals_and_leaves(
     assert made[len(staying)] == 0.0
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(WEIGHTS)
 def test_no_tenant_waits_longer_than_a_round_of_turns(weights: list[int]) -> None:
     tenants = [ModelTenant(weight) for weight in weights]

@@ -9,6 +9,7 @@ from hypothesis import settings
 from laneway.lanes import LaneChange, LaneRules, LaneTable, RefusalReason, Tenant
 
 from tests.support.lanes.lane_table_machine import LaneTableMachine
+from tests.support.property_examples import examples
 from tests.unit.core.lanes.builders import EXACT, known, lanes, table_of, unknown
 
 
@@ -358,4 +359,4 @@ def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
 
 
 TestLaneTable = LaneTableMachine.TestCase
-TestLaneTable.settings = settings(max_examples=40, stateful_step_count=40)
+TestLaneTable.settings = settings(max_examples=examples(40), stateful_step_count=40)

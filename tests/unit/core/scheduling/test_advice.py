@@ -12,6 +12,7 @@ from laneway.scheduling import JobState, Node, PlacementMode, Policies, Schedule
 from laneway.scheduling.explain.forecast import Claim, GPUGroup, Holder, estimated_starts
 from laneway.scheduling.model.gpu_class import class_of
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
 
 FIFO = policies(order="fifo")
@@ -171,7 +172,7 @@ class TestWhenItMayStart:
 GROUP = GPUGroup(class_of(a_node("n", 1).gpus[0]))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.floats(0, 1e4)), max_size=12),
     st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4)), max_size=12),

@@ -12,7 +12,9 @@ from laneway.scheduling import Profile
 from laneway.scheduling.model.interference import Interference, Load, _approximate, _exact, _visits, load_of
 from laneway.scheduling.model.snapshot import StageSeconds
 
-quick = settings(max_examples=80)
+from tests.support.property_examples import examples
+
+quick = settings(max_examples=examples(80))
 
 FREE = Interference(parallel_penalty_ratio=0, switch_seconds=0)
 READS = Load(StageSeconds(0.8, 0, 0.2, 0), 1.0)

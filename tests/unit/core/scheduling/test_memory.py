@@ -24,6 +24,7 @@ from laneway.scheduling import (
 )
 from laneway.scheduling.fairness.contention import Contention
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, a_snapshot
 from tests.unit.core.scheduling.strategies import HOSTS, jobs, nodes
 from tests.unit.core.scheduling.whole_plan import informed, next_decision_seconds, plan
@@ -237,7 +238,7 @@ class WithMemory(RuleBasedStateMachine):
 
 
 WithMemory.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
 

@@ -8,6 +8,7 @@ from laneway.scheduling.order.policy import Pace
 from laneway.scheduling.state.preemptible import Preemptible
 from laneway.scheduling.state.ranking import SortKey
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW
 
 
@@ -46,7 +47,7 @@ def test_who_has_left_is_not_listed() -> None:
     assert (after(listed, 0.0, NOW), listed.comes_later, listed.levels_below((0, -1))) == (set(), False, [])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     jobs=st.lists(
         st.tuples(st.floats(0, 1e7), st.sampled_from([None, -1.0, -0.3, -64.0, 2.0]), st.floats(0, 1e5)),

@@ -11,6 +11,7 @@ from laneway.lanes import LaneRules
 from laneway.scheduling import Job, JobState, Node, PreemptionAction, WaitingCode, policies
 from laneway.scheduling.preemption.lowest_first import LowestFirst
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
 
 
@@ -198,7 +199,7 @@ def test_of_several_victims_each_goes_no_further_than_it_takes() -> None:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     persistent=st.lists(st.integers(0, 30), min_size=1, max_size=4),
     states=st.lists(st.sampled_from([JobState.RUNNING, JobState.PAUSED, JobState.OFFLOADED]), min_size=4),

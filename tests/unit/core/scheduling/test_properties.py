@@ -31,6 +31,7 @@ from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.placement.lanes import Lanes
 from laneway.scheduling.placement.policy import PlacementPolicy
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, NOW
 from tests.unit.core.scheduling.strategies import (
     carried_out,
@@ -41,7 +42,7 @@ from tests.unit.core.scheduling.strategies import (
 )
 from tests.unit.core.scheduling.whole_plan import next_decision_seconds, plan
 
-quick = settings(max_examples=60)
+quick = settings(max_examples=examples(60))
 
 
 def gone(snapshot: ClusterSnapshot) -> ClusterSnapshot:

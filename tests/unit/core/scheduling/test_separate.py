@@ -13,6 +13,7 @@ from laneway.scheduling.model.shared_speeds import SAME_RATIO
 from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.scheduling.placement.lanes import Lanes
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
 
 
@@ -205,7 +206,7 @@ def test_one_measured_speed_of_two_is_not_enough() -> None:
     assert len(evicted(scheduler)) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.floats(0.02, 1.0), st.floats(0.02, 1.0))
 def test_after_they_were_measured_jobs_share_only_if_they_gain(reads: float, computes: float) -> None:
     scheduler = cluster(READS, COMPUTES)

@@ -21,6 +21,7 @@ from laneway.scheduling.model.shared_speeds import (
 )
 from laneway.scheduling.model.snapshot import StageSeconds
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import a_job
 
 
@@ -98,7 +99,7 @@ def errors(speeds: SharedSpeeds, truth: Sequence[Load], jobs: Sequence[Job], pen
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(STAGES, min_size=6, max_size=6), st.sampled_from([0.05, 0.13, 0.2, 0.3, 0.5]))
 def test_groups_that_were_measured_make_others_predictable(
     stages: list[StageSeconds], penalty: float

@@ -24,9 +24,10 @@ from laneway.scheduling.allocation.tune import Tune
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.scheduling.model.sensitivity import MeasuredSensitivity, Sensitivity
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.allocation.builders import GIB
 
-quick = settings(max_examples=60)
+quick = settings(max_examples=examples(60))
 ALL: tuple[AllocationPolicy, ...] = (Proportional(), Greedy(), Tune(), Optimal())
 ROUNDING = 1e-6
 Allotted = Mapping[str, tuple[WorkerAllotment, ...]]

@@ -12,6 +12,7 @@ from laneway.scheduling.elastic import bftrainer
 from laneway.scheduling.elastic.bftrainer import MANY_COLUMNS, BFTrainer
 from laneway.scheduling.elastic.policy import MalleableJob
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters
 
 
@@ -33,7 +34,7 @@ def outcome(
     return total
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clusters())
 def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[MalleableJob], dict[str, int]]) -> None:
     jobs, free = [job for job in cluster[0] if job.preemptible][:3], cluster[1]

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from laneway.scheduling.elastic.descent import LONGEST_STEP, SMALL_STEPS, Slope, minimise
 from numpy.typing import NDArray
 
+from tests.support.property_examples import examples
+
 WIDE = np.full(2, 10.0)
 
 
@@ -21,7 +23,7 @@ def valley(at: NDArray[np.float64]) -> Slope:
     return Slope(float(residuals @ residuals), 2 * slopes.T @ residuals, 2 * slopes.T @ slopes)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.tuples(st.floats(-5, 5), st.floats(-5, 5)))
 def test_the_end_of_a_curved_valley_is_found(start: tuple[float, float]) -> None:
     assert minimise(valley, np.array(start), -WIDE, WIDE, 1e-12) == pytest.approx([1.0, 1.0], abs=1e-3)
@@ -69,7 +71,7 @@ def test_a_search_along_a_lower_bound_reaches_the_end(factor: float) -> None:
     assert found == pytest.approx([2.0, 4.0], abs=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(*[st.tuples(st.floats(-20, 20), st.floats(-20, 20))] * 2)
 def test_the_function_is_asked_within_the_bounds_and_by_limited_steps(
     start: tuple[float, float], centre: tuple[float, float]

@@ -11,9 +11,10 @@ from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel, ReplicaLayout, consolidated, goodputs
 from laneway.scheduling.model.throughput import ThroughputModel
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.elastic.builders import TRAINED, models
 
-quick = settings(max_examples=60)
+quick = settings(max_examples=examples(60))
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4)).map(
     lambda drawn: ReplicaLayout(drawn[0], drawn[0] * drawn[1])
 )

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from laneway.scheduling.elastic import knapsack
 from laneway.scheduling.elastic.knapsack import Option, along_envelopes, choose, exactly
 
-quick = settings(max_examples=100)
+from tests.support.property_examples import examples
+
+quick = settings(max_examples=examples(100))
 
 
 @st.composite

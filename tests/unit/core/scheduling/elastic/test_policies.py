@@ -13,11 +13,12 @@ from laneway.scheduling.elastic.bftrainer import BFTrainer
 from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
 from laneway.scheduling.elastic.pollux import Pollux
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters, shuffled
 
 POLICIES: list[ElasticPolicy] = [Pollux(), Pollux(fairness=-1.0), Pollux(fairness=1.0), BFTrainer()]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy)[:28])
-quick = settings(max_examples=25)
+quick = settings(max_examples=examples(25))
 
 
 @every_policy

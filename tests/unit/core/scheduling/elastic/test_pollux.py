@@ -16,6 +16,7 @@ from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.model.throughput import ThroughputModel
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable
 
 
@@ -56,7 +57,7 @@ def waiting_jobs(draw: st.DrawFn) -> list[MalleableJob]:
 
 
 @pytest.mark.parametrize("fairness", [-1.0, 0.0, 0.5, 1.0])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(jobs=waiting_jobs(), capacity=st.integers(1, 11))
 def test_no_other_allotment_has_a_larger_mean_of_speedups(
     fairness: float, jobs: list[MalleableJob], capacity: int

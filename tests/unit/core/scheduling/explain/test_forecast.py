@@ -19,6 +19,7 @@ from laneway.scheduling.explain.forecast import (
 from laneway.scheduling.gpus.views import Level
 from laneway.scheduling.model.gpu_class import class_of
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, NOW, a_job, a_node
 
 SMALL = GPUGroup(class_of(a_node("s", 1, model="T4", memory=16 * GIB).gpus[0]))
@@ -98,7 +99,7 @@ def test_no_more_than_is_free_is_taken_from_the_fuller_class(fuller: GPUGroup, e
     assert starts(claims, [holder("old", 50, fuller)], {fuller: 100, emptier: 200})["next"] == 50.0
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.tuples(st.sampled_from([SMALL, LARGE]), st.integers(1, 200), st.integers(1, 100))),
     st.lists(

@@ -16,6 +16,7 @@ from laneway.scheduling.order.policy import OrderPolicy, Rank
 from laneway.scheduling.order.tiresias_gittins import TiresiasGittins
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW
 from tests.unit.core.scheduling.order.ranking import CLUSTER_GPUS, sort_key
 
@@ -24,7 +25,7 @@ POLICIES: dict[str, OrderPolicy] = {name: ORDER[name]() for name in ORDER} | {
     "tiresias-gittins with promotion": TiresiasGittins(promotion_factor=2),
 }
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-quick = settings(max_examples=15)
+quick = settings(max_examples=examples(15))
 
 PLACED = (JobState.STARTING, JobState.RUNNING, JobState.TERMINATING, JobState.PAUSED)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laneway.scheduling.order.gittins_index import gittins_table, log_normal_samples
 from laneway.scheduling.order.tiresias_gittins import TiresiasGittins
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import a_job
 from tests.unit.core.scheduling.order.ranking import order_by, preempts
 
@@ -20,7 +21,7 @@ def by_definition(samples: list[float], quantum: float, attained: float) -> floa
     return mean(rest <= quantum for rest in left) / mean(min(rest, quantum) for rest in left)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.integers(1, 500).map(float), min_size=1, max_size=30),
     st.integers(1, 400),

@@ -30,10 +30,11 @@ from laneway.scheduling.placement.spread import Spread
 from laneway.scheduling.placement.tiresias import TiresiasPlacement
 from laneway.scheduling.placement.topology import Topology
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, NOW, eager
 from tests.unit.core.scheduling.whole_plan import plan
 
-quick = settings(max_examples=60)
+quick = settings(max_examples=examples(60))
 
 NEVER_WAITING: tuple[PlacementPolicy, ...] = (BestFit(), Count(), FGD(), Spread(), Topology())
 """These place a gang whenever it fits at all."""

@@ -24,6 +24,7 @@ from laneway.scheduling import (
 from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.scheduling.placement.lanes import Lanes
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, NOW, JobBuilder, a_job, a_node, eager, gpus_of
 from tests.unit.core.scheduling.placement.placing import placed
 from tests.unit.core.scheduling.whole_plan import plan
@@ -187,7 +188,7 @@ def test_parameters_that_mean_nothing_are_refused(name: str, value: float, messa
         Lanes(**{name: value})
 
 
-quick = settings(max_examples=60)
+quick = settings(max_examples=examples(60))
 BY_LANES = replace(eager("fifo", strict=False), placement=Lanes())
 
 

@@ -217,6 +217,9 @@ class Connection(PacketSocket):
                 f"the capability SYS_RESOURCE container={self.name} pid={self.peer.pid}",
             )
 
+    def _brought_descriptors(self) -> None:
+        self.refuse("no packet carries descriptors: send none", "descriptors")
+
     def _queue_full(self) -> None:
         self._log.warning("full", f"client does not read, closing container={self.name} pid={self.peer.pid}")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from laneway.client.runtime import Client
-from laneway.client.session.direct_wakes import MAX_STRAY_SIGNALS, DirectWakes
+from laneway.client.session.direct_wakes import MAX_STRAY_SIGNALS, SIGNAL, DirectWakes
+from laneway.node_agent.sessions.wake_pipe import WakePipe
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import (
@@ -71,7 +74,7 @@ class Lane:
         self.agent.words[ARMED_TURN] = 0
 
     def signal(self) -> None:
-        os.eventfd_write(self.wakes_client, 1)
+        os.write(self.wakes_client, SIGNAL)
 
 
 @pytest.fixture
@@ -166,15 +169,72 @@ def test_a_holder_wakes_its_successor_when_it_releases(lane: Lane) -> None:
     assert select.select([lane.woken_by_client], [], [], TIMEOUT_SECONDS)[0]
 
 
-def test_a_process_that_signals_without_end_is_not_heard_any_more() -> None:
+@pytest.fixture
+def ends() -> Iterator[WakePipe]:
+    """A wake as the agent makes it, of which a test gives away copies."""
+    made = WakePipe.create()
+    yield made
+    made.close()
+
+
+def test_a_process_that_signals_without_end_is_not_heard_any_more(ends: WakePipe) -> None:
     wakes = DirectWakes()
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    wakes.add(WAKE, os.dup(descriptor), signals=False)
+    wakes.add(WAKE, os.dup(ends.awaited), signals=False)
     for _ in range(MAX_STRAY_SIGNALS):
-        os.eventfd_write(descriptor, 1)
+        os.write(ends.signalled, SIGNAL)
         assert wakes.collect() == [WAKE]
         wakes.reject(WAKE)
-    os.eventfd_write(descriptor, 1)
+    os.write(ends.signalled, SIGNAL)
     assert wakes.collect() == []
-    os.close(descriptor)
     wakes.close()
+
+
+def test_signals_that_came_together_count_once(ends: WakePipe) -> None:
+    wakes = DirectWakes()
+    wakes.add(WAKE, os.dup(ends.awaited), signals=False)
+    for _ in range(100):
+        os.write(ends.signalled, SIGNAL)
+    assert wakes.collect() == [WAKE]
+    assert wakes.collect() == []
+    wakes.close()
+
+
+def test_a_process_that_fills_a_wake_and_lets_it_block_holds_up_no_other(ends: WakePipe) -> None:
+    """It is the successor of a holder, and keeps that from its release."""
+    wakes = DirectWakes()
+    wakes.add(WAKE, os.dup(ends.signalled), signals=True)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(ends.awaited, bytes(4096))
+    os.set_blocking(ends.awaited, True)
+    Background(lambda: wakes.signal(WAKE)).result()
+    wakes.close()
+
+
+def test_a_process_that_reads_its_own_signal_and_lets_it_block_holds_up_no_other(ends: WakePipe) -> None:
+    wakes = DirectWakes()
+    wakes.add(WAKE, os.dup(ends.awaited), signals=False)
+    os.set_blocking(ends.signalled, True)
+    os.write(ends.signalled, SIGNAL)
+    Background(wakes.collect).result()
+    with pytest.raises(BlockingIOError):
+        os.read(ends.awaited, 8)
+    wakes.close()
+
+
+def test_a_signal_to_a_process_that_has_ended_does_nothing() -> None:
+    ends = WakePipe.create()
+    wakes = DirectWakes()
+    wakes.add(WAKE, ends.signalled, signals=True)
+    os.close(ends.awaited)
+    with default_of(signal.SIGPIPE):  # as some scripts set it
+        wakes.signal(WAKE)
+    wakes.close()
+
+
+@contextmanager
+def default_of(number: signal.Signals) -> Iterator[None]:
+    """Let a signal have its default effect."""
+    before = signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.signal(number, before)

@@ -1,7 +1,8 @@
 """Wakes between the processes of a lane: the holder of a turn wakes its successor without the agent.
 
-A wake is an eventfd that the agent creates for one pair of processes. A signal alone allows nothing: it
-counts only while the page says that this wake announces a turn (docs/contracts.md, "The page").
+A wake is a pipe that the agent creates for one pair of processes. A signal alone allows nothing: it counts
+only while the page says that this wake announces a turn (docs/contracts.md, "The page"). The process at the
+other end is another tenant's, so nothing that it does with its end makes this one wait.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from contextlib import suppress
 from typing import Final
 
 SIGNAL: Final = (1).to_bytes(8, sys.byteorder)
+"""Eight bytes: the wakes of earlier agents are eventfds."""
+
+_MANY_SIGNALS: Final = 4096
+"""All that came are read together, so that the next one is new."""
+
 MAX_STRAY_SIGNALS: Final = 1000
 """Signals without effect, one after the other, after which a wake is closed. The other process may signal as
 often as it likes, and each signal costs this one's time."""
@@ -57,7 +63,7 @@ class DirectWakes:
         """Wakes the process at the other end; does nothing for an unknown wake."""
         descriptor = self._signalled.get(wake)
         if descriptor is not None:
-            with suppress(OSError):  # the counter is full, so the signal is there already
+            with suppress(OSError):  # it is full, so the signal is there already
                 os.write(descriptor, SIGNAL)
 
     def collect(self) -> list[int]:
@@ -65,8 +71,8 @@ class DirectWakes:
         wakes = []
         for descriptor, _event in self._epoll.poll(0):
             wake = self._awaited.get(descriptor)
-            with suppress(OSError):
-                os.read(descriptor, len(SIGNAL))
+            with suppress(OSError):  # the other process may have read the signal
+                os.read(descriptor, _MANY_SIGNALS)
             if wake is not None:
                 wakes.append(wake)
         return wakes

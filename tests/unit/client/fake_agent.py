@@ -12,6 +12,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from laneway.node_agent.sessions.wake_pipe import WakePipe
+
 PAGE_BYTES = 4096
 TIMEOUT_SECONDS = 60.0
 
@@ -96,12 +98,14 @@ class Connection:
         return self.granted
 
     def share_wake(self, wake: int, *, signals: bool) -> int:
-        """Gives the client a wake; returns a copy of its descriptor, which the caller closes."""
-        descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+        """Gives the client a wake; returns the other process's descriptor of it, which the caller closes."""
+        ends = WakePipe.create()
+        own, other = (ends.signalled, ends.awaited) if signals else (ends.awaited, ends.signalled)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [own]))]
         packet = json.dumps({"type": "wake", "wake": wake, "signals": signals}).encode()
         self._socket.sendmsg([packet], rights)
-        return descriptor
+        os.close(own)
+        return other
 
     def ask_back(self, *, page_only: bool = False) -> None:
         """Requests the turn back."""

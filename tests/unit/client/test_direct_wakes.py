@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from laneway.client.runtime import Client
-from laneway.client.session.direct_wakes import MAX_STRAY_SIGNALS, DirectWakes
+from laneway.client.session.direct_wakes import MAX_STRAY_SIGNALS, SIGNAL, DirectWakes
+from laneway.node_agent.sessions.wake_pipe import WakePipe
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import (
@@ -72,7 +75,7 @@ class Lane:
         self.agent.words[ARMED_TURN] = 0
 
     def signal(self) -> None:
-        os.eventfd_write(self.wakes_client, 1)
+        os.write(self.wakes_client, SIGNAL)
 
 
 @pytest.fixture
@@ -167,49 +170,39 @@ def test_a_holder_wakes_its_successor_when_it_releases(lane: Lane) -> None:
     assert select.select([lane.woken_by_client], [], [], TIMEOUT_SECONDS)[0]
 
 
-def test_a_process_that_signals_without_end_is_not_heard_any_more() -> None:
+@pytest.fixture
+def ends() -> Iterator[WakePipe]:
+    """A wake as the agent makes it, of which a test gives away copies."""
+    made = WakePipe.create()
+    yield made
+    made.close()
+
+
+def test_a_process_that_signals_without_end_is_not_heard_any_more(ends: WakePipe) -> None:
     wakes = DirectWakes()
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    own = os.dup(descriptor)
+    own = os.dup(ends.awaited)
     wakes.add(WAKE, own, signals=False)
     for _ in range(MAX_STRAY_SIGNALS):
-        os.eventfd_write(descriptor, 1)
+        os.write(ends.signalled, SIGNAL)
         assert wakes.poll(0) == [own]
-        wakes.reject(wakes.wake_of(own), own)
-    os.eventfd_write(descriptor, 1)
+        wakes.reject(wakes.wake_of(own))
+    os.write(ends.signalled, SIGNAL)
     assert wakes.poll(0) == []
-    os.close(descriptor)
     wakes.close()
 
 
-def test_each_signal_is_an_event_although_none_is_read() -> None:
+def test_a_closed_wake_is_not_heard_although_the_other_process_signals_it(ends: WakePipe) -> None:
     wakes = DirectWakes()
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    own = os.dup(descriptor)
-    wakes.add(WAKE, own, signals=False)
-    for _ in range(3):
-        os.eventfd_write(descriptor, 1)
-        assert wakes.poll(0) == [own]
-        assert wakes.poll(0) == [], "it is one event"
-    os.close(descriptor)
-    wakes.close()
-
-
-def test_a_closed_wake_is_not_heard_although_the_other_process_signals_it() -> None:
-    wakes = DirectWakes()
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    wakes.add(WAKE, os.dup(descriptor), signals=False)
+    wakes.add(WAKE, os.dup(ends.awaited), signals=False)
     wakes.remove(WAKE)
-    os.eventfd_write(descriptor, 1)
+    os.write(ends.signalled, SIGNAL)
     assert wakes.poll(0) == []
-    os.close(descriptor)
     wakes.close()
 
 
-def test_a_forked_child_that_closes_its_wakes_leaves_those_of_its_parent() -> None:
+def test_a_forked_child_that_closes_its_wakes_leaves_those_of_its_parent(ends: WakePipe) -> None:
     wakes = DirectWakes()
-    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    own = os.dup(descriptor)
+    own = os.dup(ends.awaited)
     wakes.add(WAKE, own, signals=False)
 
     def close() -> bool:
@@ -217,7 +210,58 @@ def test_a_forked_child_that_closes_its_wakes_leaves_those_of_its_parent() -> No
         return True
 
     assert in_forked_child(close)
-    os.eventfd_write(descriptor, 1)
+    os.write(ends.signalled, SIGNAL)
     assert wakes.poll(0) == [own]
-    os.close(descriptor)
     wakes.close()
+
+
+def test_signals_that_came_together_count_once(ends: WakePipe) -> None:
+    wakes = DirectWakes()
+    own = os.dup(ends.awaited)
+    wakes.add(WAKE, own, signals=False)
+    for _ in range(100):
+        os.write(ends.signalled, SIGNAL)
+    assert wakes.poll(0) == [own]
+    assert wakes.poll(0) == []
+    wakes.close()
+
+
+def test_a_process_that_fills_a_wake_and_lets_it_block_holds_up_no_other(ends: WakePipe) -> None:
+    """It is the successor of a holder, and keeps that from its release."""
+    wakes = DirectWakes()
+    wakes.add(WAKE, os.dup(ends.signalled), signals=True)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(ends.awaited, bytes(4096))
+    os.set_blocking(ends.awaited, True)
+    Background(lambda: wakes.signal(WAKE)).result()
+    wakes.close()
+
+
+def test_a_process_that_reads_its_own_signal_and_lets_it_block_holds_up_no_other(ends: WakePipe) -> None:
+    wakes = DirectWakes()
+    wakes.add(WAKE, os.dup(ends.awaited), signals=False)
+    os.set_blocking(ends.signalled, True)
+    os.write(ends.signalled, SIGNAL)
+    Background(lambda: wakes.poll(0)).result()
+    with pytest.raises(BlockingIOError):
+        os.read(ends.awaited, 8)
+    wakes.close()
+
+
+def test_a_signal_to_a_process_that_has_ended_does_nothing() -> None:
+    ends = WakePipe.create()
+    wakes = DirectWakes()
+    wakes.add(WAKE, ends.signalled, signals=True)
+    os.close(ends.awaited)
+    with default_of(signal.SIGPIPE):  # as some scripts set it
+        wakes.signal(WAKE)
+    wakes.close()
+
+
+@contextmanager
+def default_of(number: signal.Signals) -> Iterator[None]:
+    """Let a signal have its default effect."""
+    before = signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.signal(number, before)

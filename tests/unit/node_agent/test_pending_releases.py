@@ -287,14 +287,14 @@ def test_only_the_first_iteration_has_the_longer_time() -> None:
     waiting.release()
     holder.request()
     holder.begin()
-    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+    assert bench.turns.scheduler.memory.release_limit_seconds(holder.lease) == 5
 
 
 def test_a_program_without_iterations_has_the_configured_time() -> None:
     bench = GPUBench(max_lanes=1, timeout_seconds=5)
     holder, _ = compiling(bench)
     holder.session.has_iterations = False
-    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+    assert bench.turns.scheduler.memory.release_limit_seconds(holder.lease) == 5
 
 
 def test_an_unmeasured_holder_has_the_configured_time() -> None:

@@ -1,10 +1,8 @@
 """Wakes between the processes of a lane: the holder of a turn wakes its successor without the agent.
 
-A wake is an eventfd that the agent creates for one pair of processes. A signal alone allows nothing: it
-counts only while the page says that this wake announces a turn (docs/contracts.md, "The page").
-
-The eventfds are watched edge-triggered: each signal is an event, although none is read. So a woken process begins
-after one system call.
+A wake is a pipe that the agent creates for one pair of processes. A signal alone allows nothing: it counts
+only while the page says that this wake announces a turn (docs/contracts.md, "The page"). The process at the
+other end is another tenant's, so nothing that it does with its end makes this one wait.
 """
 
 from __future__ import annotations
@@ -16,6 +14,11 @@ from contextlib import suppress
 from typing import Final, Optional
 
 SIGNAL: Final = (1).to_bytes(8, sys.byteorder)
+"""Eight bytes: the wakes of earlier agents are eventfds."""
+
+_MANY_SIGNALS: Final = 4096
+"""All that came are read together, so that the next one is new."""
+
 MAX_STRAY_SIGNALS: Final = 1000
 """Signals without effect, one after the other, after which a wake is closed. The other process may signal as
 often as it likes, and each signal costs this one's time."""
@@ -45,7 +48,12 @@ class DirectWakes:
         Args:
             seconds: how long to wait at most; None for no limit.
         """
-        return [found for found, _event in self._epoll.poll(seconds, MAX_EVENTS)]
+        found = [descriptor for descriptor, _event in self._epoll.poll(seconds, MAX_EVENTS)]
+        for descriptor in found:
+            if descriptor in self._awaited:
+                with suppress(OSError):  # the other process may have read the signal
+                    os.read(descriptor, _MANY_SIGNALS)
+        return found
 
     def wake_of(self, descriptor: int) -> int:
         """Returns the number of the wake that a polled descriptor belongs to; 0: it belongs to none."""
@@ -58,14 +66,14 @@ class DirectWakes:
             self._signalled[wake] = descriptor
         else:
             self._awaited[descriptor] = wake
-            self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLET)
+            self._epoll.register(descriptor, select.EPOLLIN)
 
     def remove(self, wake: int) -> None:
         """Closes a wake; an unknown one is ignored."""
         descriptors = [found for found, number in self._awaited.items() if number == wake]
         for descriptor in descriptors:
             del self._awaited[descriptor]
-            with suppress(OSError):  # closing it is not enough: the other process has the eventfd as well
+            with suppress(OSError):  # closing it is not enough while a forked child has it
                 self._epoll.unregister(descriptor)
         if wake in self._signalled:
             descriptors.append(self._signalled.pop(wake))
@@ -76,25 +84,22 @@ class DirectWakes:
     def signal(self, wake: int) -> None:
         """Wakes the process at the other end; does nothing for an unknown wake."""
         descriptor = self._signalled.get(wake)
-        if descriptor is None:
-            return
-        try:
-            os.write(descriptor, SIGNAL)
-        except OSError:
-            return  # one of the two processes has filled the counter, so the agent grants their turns
+        if descriptor is not None:
+            with suppress(
+                OSError
+            ):  # it is full, so the signal is there already, or the agent grants the turn
+                os.write(descriptor, SIGNAL)
 
     def discard(self) -> None:
         """Forgets the signals that came so far."""
-        self._epoll.poll(0, MAX_EVENTS)
+        self.poll(0)
 
     def accept(self) -> None:
         """Records that a signal announced a turn."""
         self._stray_signals = 0
 
-    def reject(self, wake: int, descriptor: int) -> None:
-        """Reads a signal that announced nothing, and closes its wake after too many."""
-        with suppress(OSError):
-            os.read(descriptor, len(SIGNAL))
+    def reject(self, wake: int) -> None:
+        """Records a signal that announced nothing, and closes its wake after too many."""
         self._stray_signals += 1
         if self._stray_signals >= MAX_STRAY_SIGNALS:
             self._stray_signals = 0

@@ -291,7 +291,7 @@ class Session:
         for descriptor in self._wakes.poll(seconds):
             wake = self._wakes.wake_of(descriptor)
             if wake:
-                self._on_wake(wake, descriptor)
+                self._on_wake(wake)
             elif descriptor == self._wakeup.fileno():
                 self._wakeup.clear()
             else:
@@ -348,7 +348,7 @@ class Session:
         elif self._waiting_thread != threading.get_ident():
             self._wakeup.wake()
 
-    def _on_wake(self, wake: int, descriptor: int) -> None:
+    def _on_wake(self, wake: int) -> None:
         """Takes the turn that the page says a signalled wake announces.
 
         The page is read again after the number is noted: the agent first withdraws a turn and then looks
@@ -358,7 +358,7 @@ class Session:
         with self._reading:
             turn = words[ARMED_TURN]
             if not turn or words[ARMED_WAKE] != wake or self._held_turn:
-                self._wakes.reject(wake, descriptor)
+                self._wakes.reject(wake)
                 return
             words[TAKEN_NS] = time.monotonic_ns()
             words[TAKEN] = turn

@@ -71,6 +71,11 @@ class AccountConnection(PacketSocket):
     def _closed(self) -> None:
         self._handler.closed(self)
 
+    def _brought_descriptors(self) -> None:
+        self._log.warning(
+            "descriptors", f"account connection with descriptors closed container={self._name} pid={self.pid}"
+        )
+
     def _queue_full(self) -> None:
         self._log.warning(
             "full", f"process does not read its account's replies container={self._name} pid={self.pid}"

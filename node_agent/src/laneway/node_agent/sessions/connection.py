@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import errno
-import os
 import socket
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from laneway.node_agent.sessions.packet_socket import PacketSocket
 from laneway.node_agent.sessions.packets import Packet, PacketError, decode, encode
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.sessions.token_bucket import TokenBucket
+from laneway.node_agent.sessions.wake_pipe import WakePipe
 from laneway.node_agent.turns.order_state import OrderCommand
 from laneway.node_agent.turns.session import ClientChannel
 
@@ -135,13 +135,13 @@ class Connection(PacketSocket):
         """Create a wake with which this client signals another one, and give both their end of it. Without a
         free descriptor there is none, and the agent grants the turns of the two."""
         try:
-            descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            ends = WakePipe.create()
         except OSError as error:
-            self._log.warning("wake", f"cannot create an eventfd container={self.name} error={error}")
+            self._log.warning("wake", f"cannot create a wake container={self.name} error={error}")
             return
-        successor.give_wake(wake, descriptor, signals=False)
-        self.give_wake(wake, descriptor, signals=True)
-        os.close(descriptor)
+        successor.give_wake(wake, ends.awaited, signals=False)
+        self.give_wake(wake, ends.signalled, signals=True)
+        ends.close()
 
     def give_wake(self, wake: int, descriptor: int, *, signals: bool) -> None:
         """Give the client its end of a wake: it signals another process, or is signalled."""
@@ -216,6 +216,9 @@ class Connection(PacketSocket):
                 f"cannot send the session's page, too many descriptors of root are in flight on this node: give the node agent "
                 f"the capability SYS_RESOURCE container={self.name} pid={self.peer.pid}",
             )
+
+    def _brought_descriptors(self) -> None:
+        self.refuse("no packet carries descriptors: send none", "descriptors")
 
     def _queue_full(self) -> None:
         self._log.warning("full", f"client does not read, closing container={self.name} pid={self.peer.pid}")

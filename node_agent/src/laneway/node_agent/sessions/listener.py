@@ -17,6 +17,7 @@ from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
 from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, identify
 from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.sent_descriptors import close_socket, refuse_descriptors
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 
 _log = logging.getLogger(__name__)
@@ -157,6 +158,7 @@ class Listener:
             sock.bind(f"/proc/self/fd/{directory}/{temporary}")
             inode = _make_connectable(temporary, directory)
             sock.setblocking(False)
+            refuse_descriptors(sock)
             sock.listen(16)
             os.replace(temporary, self._socket_name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
@@ -171,7 +173,7 @@ class Listener:
     def _stop_listening(self) -> None:
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+            close_socket(self._socket)
 
     def _accept(self) -> None:
         if not self._accepts.take():
@@ -204,7 +206,7 @@ class Listener:
         with suppress(OSError):
             if packet:
                 connected.send(packet, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
-        connected.close()
+        close_socket(connected)
 
     def _pause_accepting(self) -> None:
         """Accept no connections of this container for a while; they wait in its own queue."""

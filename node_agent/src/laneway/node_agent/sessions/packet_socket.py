@@ -10,6 +10,11 @@ from typing import Protocol
 
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.sessions.packets import MAX_PACKET_BYTES
+from laneway.node_agent.sessions.sent_descriptors import (
+    close_socket,
+    may_bring_descriptors,
+    next_packet_has_descriptors,
+)
 
 _buffer = bytearray(MAX_PACKET_BYTES + 1)
 _view = memoryview(_buffer)
@@ -48,6 +53,7 @@ class PacketSocket(ABC):
         self._readers = readers
         self._loop = loop
         self._open = True
+        self._looks_first = may_bring_descriptors(connected)
         connected.setblocking(False)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, queue_bytes // 2)  # the kernel doubles it
         readers.add_reader(self._descriptor, self._readable)
@@ -58,7 +64,7 @@ class PacketSocket(ABC):
             return
         self._open = False
         self._readers.remove_reader(self._descriptor)
-        self._socket.close()
+        close_socket(self._socket)
         self._closed()
 
     @abstractmethod
@@ -73,12 +79,20 @@ class PacketSocket(ABC):
     def _queue_full(self) -> None:
         """Report that the peer does not read what it is sent, so that the connection is closed."""
 
+    @abstractmethod
+    def _brought_descriptors(self) -> None:
+        """Report that the peer sent descriptors along with a packet, so that the connection is closed."""
+
     def _send_failed(self, error: OSError) -> None:  # noqa: B027 - most failures only mean that the peer has gone
         """Report why a packet could not be sent, if that is not the peer's doing. The connection is closed."""
 
     def _readable(self) -> None:
         """Read one packet: a client that floods gets no more of the loop's time than others."""
         try:
+            if self._looks_first and next_packet_has_descriptors(self._socket):
+                self._brought_descriptors()
+                self.close()
+                return
             length = self._socket.recv_into(_buffer)
         except (BlockingIOError, InterruptedError):
             return

@@ -5,7 +5,7 @@ the wake that announces it, and the holder's page has the same wake. The holder 
 sends its release. The successor begins at once and notes the number on its page. The agent learns of it
 from the release, and does the accounting then. If no signal comes, the agent grants the turn as usual.
 
-A wake is an eventfd of one pair of processes, which only these two get. So a process can wake only
+A wake is a pipe of one pair of processes, which only these two get. So a process can wake only
 successors of its own lane, and a signal counts only while the agent has armed this pair. The agent stays the
 authority: what a page claims begins no turn and ends none. A successor that has begun although its
 predecessor does not release is told to stop, and neither of the two containers is armed again, because

@@ -342,4 +342,6 @@ class Machine(RuleBasedStateMachine):
                 for p in self.alive
             )
             if waiting and turn.yield_requested_seconds is None:
-                assert turn.check_seconds is not None, "a session waits, and the turn would never be asked back"
+                assert turn.check_seconds is not None, (
+                    "a session waits, and the turn would never be asked back"
+                )

@@ -33,6 +33,7 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.timers_set = 0
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
 
@@ -44,6 +45,7 @@ class FakeClock:
 
     def call_at(self, due_seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(due_seconds, callback)
+        self.timers_set += 1
         heapq.heappush(self._timers, (due_seconds, next(self._order), timer))
         return timer
 
@@ -365,7 +367,7 @@ class GPUBench:
         for lease, held_mib in without_session.items():
             container_bytes[lease.key] = container_bytes.get(lease.key, 0) + held_mib * MIB
         process_bytes = {process.session.pid: of_process.get(process, 1) * MIB for process in users}
-        self.turns.record_memory_reading(MemoryReading(self.clock.now, process_bytes, container_bytes))
+        self.turns.readings.record(MemoryReading(self.clock.now, process_bytes, container_bytes))
 
     def lane_of(self, process: Process) -> int | None:
         return self.turns.memory.lane_of(process.lease)

@@ -42,7 +42,7 @@ def show(bench: GPUBench, by_pid: dict[int, int], **mib_by_pod: int) -> None:
     bench.clock.advance(2)
     keys = {lease.record.pod: key for key, lease in bench.turns.leases.items()}
     by_container = {keys[pod]: mib * MIB for pod, mib in mib_by_pod.items()}
-    bench.turns.record_memory_reading(MemoryReading(bench.clock.now, by_pid, by_container))
+    bench.turns.readings.record(MemoryReading(bench.clock.now, by_pid, by_container))
 
 
 # From the allocation on
@@ -121,10 +121,10 @@ def test_a_holder_beyond_its_sizes_returns_when_it_has_released_the_memory() -> 
     assert bench.lane_of(caches) is None, "it uses memory that is promised to another container"
     assert caches.asked_to_yield
     caches.release()
-    assert bench.turns.awaits_reading
+    assert bench.turns.readings.awaited
     show(bench, {}, caches=100)
     assert bench.lane_of(caches) is not None
-    assert not bench.turns.awaits_reading
+    assert not bench.turns.readings.awaited
 
 
 def test_memory_of_a_container_that_waits_for_a_lane_counts() -> None:
@@ -149,7 +149,7 @@ def test_a_memory_account_counts_without_a_reading() -> None:
     liar = bench.job("liar", 0, 0, percent=60)
     liar.lease.account.enter(liar.session.pid)
     assert liar.lease.account.reserve(liar.session.pid, 400 * MIB)
-    bench.turns.count_accounts()
+    bench.turns.readings.count_accounts()
     assert promised_mib(bench) == 400
 
 

@@ -59,46 +59,46 @@ def test_a_revoked_holder_that_asks_again_is_outside() -> None:
 def test_where_the_driver_lists_memory_the_lane_waits_until_it_is_gone() -> None:
     bench, holder, waiting = revoked_and_waiting()
     turns, key, pid = bench.turns, holder.lease.key, holder.session.pid
-    turns.record_memory_reading(reading(bench, 520, pid, key=key))
+    turns.readings.record(reading(bench, 520, pid, key=key))
     holder.end()
     holder.release()
     assert not waiting.holds_turn, "no reading was taken since it released"
     bench.clock.advance(0.1)
-    turns.record_memory_reading(reading(bench, 520, pid, key=key))
+    turns.readings.record(reading(bench, 520, pid, key=key))
     assert not waiting.holds_turn
     bench.clock.advance(0.1)
-    turns.record_memory_reading(reading(bench, 20, pid, key=key))
+    turns.readings.record(reading(bench, 20, pid, key=key))
     assert waiting.holds_turn, "what is left is its persistent memory"
 
 
 def test_a_reading_that_was_under_way_when_the_holder_released_does_not_count() -> None:
     bench, holder, waiting = revoked_and_waiting()
     early = reading(bench, 0, key=holder.lease.key)
-    bench.turns.record_memory_reading(early)
+    bench.turns.readings.record(early)
     bench.clock.advance(0.1)
     holder.end()
     holder.release()
-    bench.turns.record_memory_reading(early)
+    bench.turns.readings.record(early)
     assert not waiting.holds_turn
 
 
 def test_the_memory_of_a_holder_that_dies_is_gone_before_its_lane_passes_on() -> None:
     bench, holder, waiting = revoked_and_waiting()
     key, pid = holder.lease.key, holder.session.pid
-    bench.turns.record_memory_reading(reading(bench, 520, pid, key=key))
+    bench.turns.readings.record(reading(bench, 520, pid, key=key))
     holder.die()
     bench.clock.advance(0.1)
-    bench.turns.record_memory_reading(reading(bench, 520, pid, key=key))
+    bench.turns.readings.record(reading(bench, 520, pid, key=key))
     assert not waiting.holds_turn, "the driver still shows it"
     bench.clock.advance(0.1)
-    bench.turns.record_memory_reading(reading(bench, 0, key=key))
+    bench.turns.readings.record(reading(bench, 0, key=key))
     assert waiting.holds_turn
 
 
 def test_where_the_driver_lists_no_processes_the_end_of_a_process_counts() -> None:
     bench, holder, waiting = revoked_and_waiting()
-    bench.turns.record_memory_reading(reading(bench, 520, holder.session.pid, key=holder.lease.key))
-    bench.turns.record_memory_reading(None)
+    bench.turns.readings.record(reading(bench, 520, holder.session.pid, key=holder.lease.key))
+    bench.turns.readings.record(None)
     holder.die()
     assert waiting.holds_turn
 
@@ -141,17 +141,17 @@ def test_a_holder_that_keeps_its_memory_is_handed_to_the_watchdog_after_a_while(
 def test_memory_beside_a_holder_that_died_is_handed_to_the_watchdog_after_a_while() -> None:
     bench, holder, waiting = revoked_and_waiting()
     lease, beside = holder.lease, 777
-    bench.turns.record_memory_reading(reading(bench, 520, holder.session.pid, beside, key=lease.key))
+    bench.turns.readings.record(reading(bench, 520, holder.session.pid, beside, key=lease.key))
     holder.die()
     bench.clock.advance(0.1)
-    bench.turns.record_memory_reading(reading(bench, 100, beside, key=lease.key))
+    bench.turns.readings.record(reading(bench, 100, beside, key=lease.key))
     assert not waiting.holds_turn
     bench.clock.advance(30)
     bench.turns.scheduler.revoke_stalled()
     assert lease.overdue_release == (
         "does not release its memory after turn 1 of lane 0: did not yield within 30 s"
     )
-    bench.turns.record_memory_reading(reading(bench, 0, key=lease.key))
+    bench.turns.readings.record(reading(bench, 0, key=lease.key))
     assert waiting.holds_turn
     assert lease.overdue_release == ""
 

@@ -51,6 +51,31 @@ def test_an_early_release_is_not_credited() -> None:
     assert ("excuse",) not in holder.channel.sent
 
 
+def test_a_holder_inside_an_iteration_is_late_before_it_is_asked() -> None:
+    """Its page says when to yield, so a packet at once would only wake it."""
+    bench, holder, _ = contended()
+    bench.clock.advance(0.0095)
+    turn = bench.turns.scheduler.turns[holder.lease]
+    assert turn.yield_requested_seconds is not None, "it loses its turn if this lasts"
+    assert ("yield", 1) not in holder.channel.sent
+    bench.clock.advance(0.005)
+    assert ("yield", 1) in holder.channel.sent
+
+
+def test_checks_of_many_lanes_share_timers() -> None:
+    bench = GPUBench(max_lanes=8)
+    processes = [bench.job(f"pod-{number}", 1, 30, percent=10) for number in range(24)]
+    for process in processes:
+        process.request()
+    holders = [process for process in processes if process.holds_turn]
+    assert len(holders) == 8
+    for holder in holders:
+        holder.begin()
+    set_before = bench.clock.timers_set
+    bench.clock.advance(0.02)
+    assert 0 < bench.clock.timers_set - set_before <= 4, "one for each 5 ms, whatever the number of lanes"
+
+
 def test_a_holder_that_does_not_yield_in_time_is_asked() -> None:
     bench, holder, _ = contended()
     bench.clock.advance(0.02)

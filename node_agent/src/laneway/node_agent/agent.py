@@ -298,9 +298,9 @@ class Agent:
             self._publisher.changed()
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
-            turns.count_accounts()
+            turns.readings.count_accounts()
             turns.sample_turn_time()
-            if turns.awaits_reading:
+            if turns.readings.awaited:
                 self._monitor.check_soon()  # a lane waits for memory that may be free by now
             turns.forget_ended(_ENDED_SECONDS)
             turns.check_quotas()

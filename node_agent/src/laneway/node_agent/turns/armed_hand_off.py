@@ -28,7 +28,7 @@ MAX_WAKES = 32
 agent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ArmedTurn:
     """A turn that is prepared for the successor of a holder."""
 
@@ -94,20 +94,21 @@ class ArmedHandOffs:
 
         Several processes of a container begin and end a turn together, which only the agent arranges.
         """
-        known, pair = self._armed.get(turn), self._pair(turn)
+        known, lease = self._armed.get(turn), self._armable(turn)
+        successor = None if lease is None else lease.sessions[0]
         if known is not None:
-            if pair is not None and pair[1] is known.session:
+            if successor is known.session:
                 return
             self.pop(turn)
-        if pair is None:
+        if lease is None or successor is None:
             return
-        holder, successor = pair
+        holder = turn.holders[0]
         wake = self._wake(holder, successor)
         if not wake:
             return
-        armed = ArmedTurn(holder, successor, self._memory.lease(turn.next_holder), turn.number + 1)
-        self._armed[turn] = armed
-        successor.page.write_armed(armed.number, wake)
+        number = turn.number + 1
+        self._armed[turn] = ArmedTurn(holder, successor, lease, number)
+        successor.page.write_armed(number, wake)
         holder.page.write_successor(wake)
 
     def pop(self, turn: Turn) -> ArmedTurn | None:
@@ -125,24 +126,27 @@ class ArmedHandOffs:
             self._pairs[other].remove(pair)
             other.channel.forget_wake(wake)
 
-    def _pair(self, turn: Turn) -> tuple[Session, Session] | None:
-        """Return the processes of the holder and its successor, if each container has only one."""
-        if not turn.next_holder or len(turn.lease.sessions) != 1 or len(turn.holders) != 1:
+    def _armable(self, turn: Turn) -> Lease | None:
+        """Return the lease of the turn's next holder, if it and the turn's holder are one process each, which can
+        hand over."""
+        holder = turn.lease
+        if not turn.next_holder or len(turn.holders) != 1 or len(holder.sessions) != 1:
             return None
         lease = self._memory.lease(turn.next_holder)
-        if len(lease.sessions) != 1 or not lease.sessions[0].requested or not lease.may_run:
+        if len(lease.sessions) != 1 or not lease.may_run or not (holder.may_be_armed and lease.may_be_armed):
             return None
-        holder, successor = turn.holders[0], lease.sessions[0]
-        capable = holder.hands_over and successor.hands_over
-        return (holder, successor) if capable and lease.may_be_armed and turn.lease.may_be_armed else None
+        successor = lease.sessions[0]
+        return lease if successor.requested and successor.hands_over and turn.holders[0].hands_over else None
 
     def _wake(self, holder: Session, successor: Session) -> int:
         """Return the wake of a pair, shared with both at first use; 0 if one of them has too many."""
         pair = holder, successor
-        wake = self._wakes.get(pair, 0)
-        pairs = [self._pairs.setdefault(session, []) for session in pair]
-        if wake or max(map(len, pairs)) >= MAX_WAKES:
+        wake = self._wakes.get(pair)
+        if wake is not None:
             return wake
+        pairs = [self._pairs.setdefault(session, []) for session in pair]
+        if max(map(len, pairs)) >= MAX_WAKES:
+            return 0
         wake = self._wakes[pair] = next(self._numbers)
         for each in pairs:
             each.append(pair)

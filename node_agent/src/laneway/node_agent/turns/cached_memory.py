@@ -22,9 +22,12 @@ class CachedMemory:
     def may_keep(self, lease: Lease) -> bool:
         """Return whether a lease keeps its cache when it releases a turn. What its frameworks hold is measured
         first, which takes a look at its memory without a cache."""
-        return lease in self._keeping and all(
-            session.framework_seen_bytes or not session.framework_reserve_bytes for session in lease.sessions
-        )
+        if lease not in self._keeping:
+            return False
+        for session in lease.sessions:
+            if session.framework_reserve_bytes and not session.framework_seen_bytes:
+                return False
+        return True
 
     def update(self) -> frozenset[Lease]:
         """Follow a change of the lane table. Return the leases that kept their cache and may not any more."""

@@ -47,7 +47,7 @@ class HolderMonitor:
         turn.yield_requested_seconds = self._clock.monotonic()
         self.repeat_request(turn)
         turn.check_seconds = None
-        if any(session.page.inside for session in turn.holders):
+        if turn.is_inside:
             # A holder that was leaving its iteration may have looked at its page just before.
             self._check_at(turn, repeat_seconds(turn.yield_requested_seconds, self._settings))
 
@@ -107,8 +107,4 @@ class HolderMonitor:
 
     def _yields_by_itself(self, turn: Turn) -> bool:
         """Return whether a holder is inside an iteration, was told when to yield, and its next holder still waits."""
-        return (
-            len(turn.holders) == 1
-            and turn.holders[0].page.inside
-            and self._queue.has(turn.lane, turn.next_holder)
-        )
+        return len(turn.holders) == 1 and turn.is_inside and self._queue.has(turn.lane, turn.next_holder)

@@ -149,8 +149,10 @@ class LaneRateControl:
     def _use(self, lease: Lease, lane: int, now_seconds: float) -> TenantUse:
         turn = self._scheduler.turns.get(lease)
         # Processes that train side by side count iterations alike, so one of them stands for all.
-        pages = [session.page for session in lease.sessions]
-        page = max(pages, key=lambda each: each.iterations, default=None)
+        sessions = lease.sessions
+        page = sessions[0].page if sessions else None
+        if len(sessions) > 1:
+            page = max((each.page for each in sessions), key=lambda each: each.iterations)
         running_seconds = 0.0 if turn is None else turn.charge_seconds(now_seconds)
         waits = lease.view is not None and (lease.may_run or lease in self._withheld)
         return TenantUse(
@@ -159,7 +161,7 @@ class LaneRateControl:
             weight=lease.weight,
             iterations=0 if page is None else page.iterations,
             busy_seconds=0.0 if page is None else page.busy_ns / NANOSECONDS,
-            inside=turn is not None and any(holder.page.inside for holder in turn.holders),
+            inside=turn is not None and turn.is_inside,
             turns=lease.counters.turns,
             charged_seconds=lease.attained_seconds + running_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,

@@ -174,7 +174,8 @@ class Lease:
     @property
     def weight(self) -> int:
         """Return its weight within a lane: its share of the GPU, in percent."""
-        return max(1, self.record.shares[self.gpu])
+        share_percent = self.record.shares[self.gpu]
+        return share_percent if share_percent > 1 else 1
 
     def remaining_seconds(self, extra_seconds: float = 0.0) -> float | None:
         """Return the service that it still needs; None if unknown."""
@@ -185,7 +186,10 @@ class Lease:
     @property
     def wants_turn(self) -> bool:
         """Return whether one of its processes has requested a turn."""
-        return any(session.requested for session in self.sessions)
+        for session in self.sessions:  # noqa: SIM110 - asked at each hand-off: any() would make a generator
+            if session.requested:
+                return True
+        return False
 
     @property
     def holds_memory(self) -> bool:
@@ -259,14 +263,14 @@ class Lease:
     def to_view(self, waiting_since_seconds: float, extra_seconds: float = 0.0) -> SessionView:
         """Return what the turn policy sees of it."""
         return SessionView(
-            key=self.key,
+            key=self.record.key,
             arrived_seconds=self.arrived_seconds,
             waiting_since_seconds=waiting_since_seconds,
             gpu_seconds=self.service_seconds + extra_seconds,
             weight=self.weight,
             turns=self.counters.turns,
             attained_seconds=self.attained_seconds + extra_seconds,
-            remaining_seconds=self.remaining_seconds(extra_seconds),
+            remaining_seconds=None if self.ends_at_seconds is None else self.remaining_seconds(extra_seconds),
         )
 
     def state(self, holds_turn: bool) -> SessionState:

@@ -62,6 +62,14 @@ class Turn:
     gpu_seconds: float = 0.0
     """GPU time of the processes that have released."""
 
+    @property
+    def is_inside(self) -> bool:
+        """Return whether one of its processes is inside an iteration."""
+        for session in self.holders:  # noqa: SIM110 - asked at each check: any() would make a generator
+            if session.page.inside:
+                return True
+        return False
+
     def busy_seconds(self, now_seconds: float) -> float:
         """Return the time inside iterations so far; processes that run side by side count once."""
         longest_seconds = self.gpu_seconds

@@ -85,7 +85,7 @@ class TurnLog:
         if end is TurnEnd.REVOKED:
             self.revoked[reason] += 1
         end_seconds = self._realtime.at(now_seconds)
-        self._ended.append(self._entry(turn, end_seconds, turn.iterations, turn.gpu_seconds, end.value))
+        self._ended.append(self._entry(turn, end_seconds, turn.iterations, turn.gpu_seconds, str(end)))
 
     def running(self, turn: Turn, now_seconds: float) -> TurnRecord:
         """Return the record of a turn in progress."""

@@ -22,7 +22,7 @@ class YieldNow:
     """The lease that the policy prefers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeepTurn:
     """The holder keeps its turn for now."""
 

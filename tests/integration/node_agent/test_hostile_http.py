@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from laneway.node_agent.report.bounded_server import MAX_CLOSING, MAX_CONNECTION
 
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.rounds import play_until_enough
 
 MakeNode = Callable[..., Node]
 
@@ -41,6 +43,30 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
         worker.profile(10, 10)
     assert node.get("/healthz") == "ok\n"
     before = Footprint.of(node)
+
+    def play() -> list[int]:
+        with attacked(node, attack, addresses):
+            for worker in workers:
+                worker.start("train", seconds=SECONDS - 1, iteration_seconds=0.005)
+            for path in ("/healthz", "/metrics", "/sessions", "/turns") * 3:
+                eventually(f"{path} is answered", lambda path=path: answered(node, path))
+                during = Footprint.of(node)
+                assert during.threads <= before.threads + MAX_CONNECTIONS + MAX_CLOSING
+                assert during.descriptors <= before.descriptors + MAX_CONNECTIONS + MAX_CLOSING + 8
+                assert during.resident_bytes <= before.resident_bytes + (96 << 20)
+            return [len(worker.finish()["iterations"]) for worker in workers]
+
+    play_until_enough(play, 20)
+    comes_back(node, before)
+    assert "Traceback" not in node.log
+    # Connections of the attack that nobody has accepted yet may still be in the way.
+    turns = eventually("/turns is answered", lambda: answered(node, "/turns"))
+    assert not [turn for turn in turns[0] if turn["end"] not in ("released", None)]
+
+
+@contextmanager
+def attacked(node: Node, attack: str, addresses: int) -> Iterator[None]:
+    """Attack the agent's port for some seconds; at the end, the attack must have had connections."""
     attacker = subprocess.Popen(
         [sys.executable, str(ATTACKER), str(node.port), attack, str(addresses), str(SECONDS)],
         stdout=subprocess.PIPE,
@@ -49,27 +75,13 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
     try:
         assert attacker.stdout is not None
         assert attacker.stdout.readline() == "ready\n"
-        for worker in workers:
-            worker.start("train", seconds=SECONDS - 1, iteration_seconds=0.005)
-        for path in ("/healthz", "/metrics", "/sessions", "/turns") * 3:
-            eventually(f"{path} is answered", lambda path=path: answered(node, path))
-            during = Footprint.of(node)
-            assert during.threads <= before.threads + MAX_CONNECTIONS + MAX_CLOSING
-            assert during.descriptors <= before.descriptors + MAX_CONNECTIONS + MAX_CLOSING + 8
-            assert during.resident_bytes <= before.resident_bytes + (96 << 20)
-        done = [len(worker.finish()["iterations"]) for worker in workers]
-        assert min(done) > 20, done
+        yield
         outcome = json.loads(attacker.stdout.readline())
         assert outcome["connected"] >= 64, outcome
     finally:
         attacker.kill()
         attacker.wait()
         attacker.stdout.close()
-    comes_back(node, before)
-    assert "Traceback" not in node.log
-    # Connections of the attack that nobody has accepted yet may still be in the way.
-    turns = eventually("/turns is answered", lambda: answered(node, "/turns"))
-    assert not [turn for turn in turns[0] if turn["end"] not in ("released", None)]
 
 
 def answered(node: Node, path: str) -> list[Any]:

@@ -142,7 +142,7 @@ def test_down_leaves_nothing_after_a_crash(one_node: RunningCluster, crashed: tu
     pid = node.holder.pid()
     assert pid is not None
     with subprocess.Popen([*enter_namespaces(pid), "sleep", "100000"]) as visitor:
-        wait_until(lambda: _namespaces(visitor.pid) == _namespaces(pid), "the visitor entering the node", 10)
+        wait_until(lambda: _namespaces(visitor.pid) == _namespaces(pid), "the visitor entering the node", 60)
         footprint = _footprint(one_node.cluster.name)
         for name in crashed:
             component = (
@@ -152,7 +152,7 @@ def test_down_leaves_nothing_after_a_crash(one_node: RunningCluster, crashed: tu
             )
             component.kill()
         bring_down(one_node.cluster.name)
-        assert visitor.wait(timeout=10) == -signal.SIGKILL
+        assert visitor.wait(timeout=60) == -signal.SIGKILL
     _assert_gone(footprint, one_node.cluster.subnet)
 
 

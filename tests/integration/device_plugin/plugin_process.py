@@ -95,7 +95,7 @@ class PluginNode:
         """SIGTERM; return the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
     def clean_up(self) -> None:
         """End what runs."""
@@ -109,7 +109,7 @@ class PluginNode:
         port = re.search(r"port=(\d+)", self.log)
         assert port is not None, self.log
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -257,7 +257,7 @@ def test_a_container_restarts_without_the_api_server_as_its_record_says(
     try:
         running.kill()
         with kubelet.changed:
-            kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
+            kubelet.changed.wait_for(lambda: not kubelet.healthy, 60)
         running.start()
         kubelet.wait_for_devices(400)
         kubelet.start(taken)
@@ -275,7 +275,7 @@ def test_a_restarted_plugin_knows_the_operators_choice(
     cluster.create_worker("a-0", 50, "GPU-2")
     running.kill()
     with kubelet.changed:
-        kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
+        kubelet.changed.wait_for(lambda: not kubelet.healthy, 60)
     running.start()
     kubelet.wait_for_devices(400)
 

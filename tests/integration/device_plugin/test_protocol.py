@@ -92,7 +92,7 @@ def test_a_container_from_admission_to_end(node: PluginNode, kubelet: KubeletSid
     assert (node.folder(taken) / "container.json").stat().st_mtime_ns == before
 
     kubelet.end("plain")
-    wait_until(lambda: not node.folder(taken).exists(), "the folder of the ended container is gone", 30)
+    wait_until(lambda: not node.folder(taken).exists(), "the folder of the ended container is gone")
     status, metrics = node.page("/metrics")
     assert status == 200
     assert 'laneway_device_allocations_total{node="n1",result="granted"} 1.0' in metrics
@@ -201,7 +201,7 @@ def test_it_serves_again_when_its_socket_is_wiped(node: PluginNode, kubelet: Kub
     os.unlink(node.device_plugins / "laneway.sock")
 
     with kubelet.changed:
-        assert kubelet.changed.wait_for(lambda: len(kubelet.registrations) == 2, 20)
+        assert kubelet.changed.wait_for(lambda: len(kubelet.registrations) == 2, 60)
     kubelet.wait_for_devices(100)
     assert kubelet.admit("plain", 30)
 
@@ -222,7 +222,7 @@ def test_all_is_rebuilt_after_a_kill(node: PluginNode, kubelet: KubeletSide) -> 
     (node.folder(kept) / "container.json").write_text('{"version"')
     kubelet.end("ended")
     with kubelet.changed:
-        kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
+        kubelet.changed.wait_for(lambda: not kubelet.healthy, 60)
     node.start()
 
     kubelet.wait_for_devices(200)

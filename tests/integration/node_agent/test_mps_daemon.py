@@ -39,7 +39,7 @@ class Keeper:
 
     def until(self, what: str, holds: Callable[[list[str]], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: holds(self.said), 20), (
+            assert self._changed.wait_for(lambda: holds(self.said), 60), (
                 f"not so: {what}; it said {self.said}"
             )
 

@@ -65,7 +65,7 @@ class DrivenProcess:
 
     def await_end(self) -> None:
         """Wait until it has ended by itself."""
-        self._process.wait(20)
+        self._process.wait(60)
 
     def end(self) -> None:
         if self._process.poll() is None:

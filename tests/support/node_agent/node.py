@@ -204,7 +204,7 @@ class Node:
         """End the agent in peace; returns its exit status."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(20)
+        return self._process.wait(60)
 
     def container(
         self, pod: str, percent: int = 50, gpu: int = 0, namespace: str = "default", **fields: Any

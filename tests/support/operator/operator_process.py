@@ -105,6 +105,6 @@ class OperatorProcess:
 
     def get(self, path: str) -> str:
         """Return a page of its HTTP server."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
             text: str = answer.read().decode()
             return text

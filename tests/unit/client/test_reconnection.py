@@ -37,7 +37,7 @@ class Restart:
         """Starts another agent at the same place; returns once the client has been welcomed."""
         self._agent = FakeAgent(self._folder)
         self.agent = self._agent.connection()
-        self.agent.welcomed.wait(10)
+        self.agent.welcomed.wait(60)
         return self.agent
 
     def iterate(self, times: int = 1) -> None:

@@ -310,4 +310,4 @@ def test_says_goodbye_and_returns_its_turn(running: Running) -> None:
     running.client.finish()
     assert running.agent.expect("release")["iterations"] == 3
     running.agent.expect("goodbye")
-    assert running.agent.ended.wait(10)
+    assert running.agent.ended.wait(60)

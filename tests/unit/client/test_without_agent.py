@@ -186,7 +186,7 @@ def test_an_invalid_packet_ends_the_session_but_not_the_script(
     connection.expect("request")
     agent.close()
     connection.send_raw(packet)
-    assert connection.ended.wait(10)
+    assert connection.ended.wait(60)
     starting.result()
     iterate(client)
 

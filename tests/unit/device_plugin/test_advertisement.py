@@ -37,7 +37,7 @@ class Node:
         """Wait until the Node has been read and the result has been processed."""
         for _ in range(2):
             self.looked.clear()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self.looked.wait()
 
 
@@ -49,7 +49,7 @@ def advertisement(node: Node | None, *, count: int = 1) -> tuple[Advertisement, 
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a property does not notify of changes
             await asyncio.sleep(0.001)
 

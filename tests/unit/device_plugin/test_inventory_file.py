@@ -75,7 +75,7 @@ async def test_health_is_published_both_ways_and_once_each(tmp_path: Path) -> No
         write(path, inventory(gpu(0, healthy=healthy)).model_dump_json())
         inventory_watcher.look()
         inventory_watcher.look()
-        version, now = await asyncio.wait_for(inventory_watcher.inventory.wait_newer(version), 5)
+        version, now = await asyncio.wait_for(inventory_watcher.inventory.wait_newer(version), 60)
         seen.append(now.gpus[0].healthy)
 
     assert seen == [True, False, True]

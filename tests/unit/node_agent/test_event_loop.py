@@ -51,7 +51,7 @@ def test_questions_of_other_threads_are_answered_or_raise(loop: EventLoop) -> No
     with pytest.raises(ZeroDivisionError):
         loop.ask(lambda: 1 // 0)
     loop.stop()
-    thread.join(5)
+    thread.join(60)
     with pytest.raises(TimeoutError):
         loop.ask(lambda: 1, timeout_seconds=0.01)
 

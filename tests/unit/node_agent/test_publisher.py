@@ -38,7 +38,7 @@ class Writer:
 
     def await_writes(self, count: int) -> None:
         with self.written:
-            assert self.written.wait_for(lambda: len(self.statuses) >= count, timeout=10)
+            assert self.written.wait_for(lambda: len(self.statuses) >= count, timeout=60)
 
 
 class Lease:

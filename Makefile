@@ -180,11 +180,11 @@ GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= 3.12
 
 .PHONY: test-gpu
-test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONLY=tests or sharing, GPU_PYTHON=python3
+test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONLY=tests, sharing or shares, GPU_PYTHON=python3
 	$(GPU_PYTHON) tests/gpu --only "$(ONLY)" --results "$(RESULTS)"
 
 .PHONY: gpu-wheels
-gpu-wheels: $(INSTALLED) ## Download wheels into .wheels for such a machine without network: GPU_PYTHON_VERSION=3.12
+gpu-wheels: $(INSTALLED) ## Put wheels and the interposer into .wheels for such a machine without network: GPU_PYTHON_VERSION=3.12
 	$(PYTHON) -m tests.gpu.wheels --python-version $(GPU_PYTHON_VERSION)
 
 ##@ Verify

@@ -1,8 +1,9 @@
 """Runs what needs a real GPU: `make test-gpu`. docs/real-gpu.md says what it does.
 
-    python3 tests/gpu                      # tests, then the sharing benchmark
+    python3 tests/gpu                      # all three parts
     python3 tests/gpu --only tests
-    python3 tests/gpu --only sharing
+    python3 tests/gpu --only sharing       # throughput in all ways of sharing
+    python3 tests/gpu --only shares        # memory to the byte, the launch gate, shares of time
     python3 tests/gpu --device cpu         # the same code on a simulated GPU
 
 Ends with 0 and a sentence where there is no GPU.
@@ -22,7 +23,7 @@ from readiness import what_is_missing, why_no_driver, why_no_packages
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = [REPOSITORY / name / "src" for name in ("core", "node_agent")]
 WHEELS = REPOSITORY / ".wheels"
-PARTS = ("tests", "sharing")
+PARTS = ("tests", "sharing", "shares")
 
 
 def main() -> int:
@@ -30,12 +31,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help=f"{' or '.join(PARTS)}; else both")
+    parser.add_argument("--only", default="", help=f"{' or '.join(PARTS)}; else all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument(
-        "--results", type=Path, help="the folder for the benchmark's JSON; else it is only shown"
+        "--results", type=Path, help="the folder for the benchmarks' JSON; else it is only shown"
     )
-    parser.add_argument("rest", nargs="*", help="passed on to pytest, or to the benchmark")
+    parser.add_argument("rest", nargs="*", help="passed on to pytest, or to the benchmarks")
     options = parser.parse_args()
     if options.only and options.only not in PARTS:
         parser.error(f"there is no part {options.only}: write {' or '.join(PARTS)}")
@@ -80,7 +81,7 @@ def _run(part: str, options: argparse.Namespace) -> int:
         command = ["pytest", "-c", str(Path(__file__).with_name("pytest.ini")), f"--rootdir={REPOSITORY}"]
         command += [str(Path(__file__).parent), *options.rest]
     else:
-        command = ["tests.performance.gpu", "--device", options.device, *options.rest]
+        command = ["tests.performance.gpu", "--part", part, "--device", options.device, *options.rest]
         command += ["--results", str(options.results)] if options.results else []
     return subprocess.run([sys.executable, "-m", *command], cwd=REPOSITORY, check=False).returncode
 

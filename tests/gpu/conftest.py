@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.readiness import what_is_missing
+from tests.support.gpu.interposer import why_no_interposer
 from tests.support.gpu.workstation import Worker, Workstation
 
 
@@ -47,6 +48,22 @@ def undisturbed(workstation: Workstation) -> Callable[[int], dict[str, Any]]:
         return workers[0].do("state")
 
     return train
+
+
+@pytest.fixture
+def launching(workstation: Workstation) -> Iterator[Callable[..., Worker]]:
+    """Starts programs that launch kernels without PyTorch and without a client; ends them with the test."""
+    if why := why_no_interposer():
+        pytest.skip(why)
+    started: list[Worker] = []
+
+    def start(*arguments: Any, **options: Any) -> Worker:
+        started.append(workstation.launching(*arguments, **options))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.end()
 
 
 @pytest.fixture

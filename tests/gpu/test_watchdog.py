@@ -8,19 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.gpu.driver import why_no_watchdog
 from tests.support.gpu.workstation import Worker, Workstation
-from tests.support.node_agent.node import eventually
 
 
 def test_a_job_without_a_client_is_stopped_when_it_holds_more_than_its_quota(
     workstation: Workstation, job: Callable[..., Worker]
 ) -> None:
-    eventually("the GPU was read", lambda: "enforcement level changed" in workstation.node.log, seconds=60)
-    gpu = eventually("its level is published", lambda: workstation.gpu, seconds=60)
-    eventually("it is settled", lambda: "has not been read" not in workstation.gpu["enforcement_reason"], 60)
-    gpu = workstation.gpu
-    if gpu["enforcement"] != "Watchdog":
-        pytest.skip(f"no watchdog can be had on this machine: {gpu['enforcement_reason']}")
+    if why := why_no_watchdog(workstation):
+        pytest.skip(f"no watchdog can be had on this machine: {why}")
     worker = job("sly", 5, without_client=True)
     assert worker.ready
     quota = workstation.node.session("sly")["quota_bytes"]

@@ -1,15 +1,19 @@
-"""Puts the wheels into `.wheels` that a machine with PyTorch, a GPU and no network may lack: `make gpu-wheels`.
+"""Puts into `.wheels` what a machine with PyTorch, a GPU and no network may lack: `make gpu-wheels`.
 
-The versions are the locked ones, hashes checked. They are unpacked there by `python3 tests/gpu`, beside what is installed.
+That is wheels of the locked versions, hashes checked, which `python3 tests/gpu` unpacks there beside what is installed, and the
+interposer, for a machine without a C compiler.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.support.gpu.interposer import PREBUILT, build, zig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCK = REPOSITORY / "requirements/dev.txt"
@@ -47,11 +51,15 @@ def locked(lock: str, packages: tuple[str, ...]) -> str:
 
 
 def main() -> int:
-    """Download them; returns pip's exit status."""
+    """Build the interposer and download the wheels; returns pip's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python-version", default="3.12", help="of the machine with the GPU (%(default)s)")
     parser.add_argument("--machine", default="x86_64", help="x86_64 or aarch64 (%(default)s)")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder), zig(options.machine))
+        PREBUILT.parent.mkdir(exist_ok=True)
+        shutil.copyfile(built, PREBUILT)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
         wanted.write(locked(LOCK.read_text(encoding="utf-8"), PACKAGES))
         wanted.flush()

@@ -294,6 +294,7 @@ def test_the_end_of_a_context_gives_its_memory_back(container: Container, progra
 def test_the_last_release_of_the_primary_context_gives_its_memory_back(
     container: Container, program: Interpreter
 ) -> None:
+    assert program.call("cuDevicePrimaryCtxRetain", OUT, 0)[0] == OK
     assert program.allocate(HALF)[0] == OK
     assert program.call("cuDevicePrimaryCtxRelease_v2", 0) == [OK]
     assert container.charged == HALF

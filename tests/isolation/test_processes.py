@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.support.isolation.building import PROGRAMS
 from tests.support.isolation.building import program as c_program
 from tests.support.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
 from tests.support.isolation.fake_devices import MIB
@@ -46,13 +47,7 @@ def test_a_child_cannot_give_back_what_its_parent_holds(container: Container, pr
 
 
 def test_an_exec_ends_the_connection_and_begins_another(container: Container) -> None:
-    code = (
-        "import ctypes, os, sys; cuda = ctypes.CDLL('libcuda.so.1'); context = ctypes.c_void_p()\n"
-        "cuda.cuInit(0); cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0); cuda.cuCtxSetCurrent(context)\n"
-        f"print(cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t({QUOTA})), flush=True)\n"
-        "if len(sys.argv) < 2: os.execv(sys.executable, [sys.executable, '-c', sys.orig_argv[2], 'again'])\n"
-    )
-    assert container.run(sys.executable, "-c", code) == [OK, OK]
+    assert container.run(sys.executable, PROGRAMS / "exec_again.py", str(QUOTA)) == [OK, OK]
     assert [request for request in container.account.requests if request[0] == 1] == [(1, QUOTA)] * 2
 
 

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.isolation.allocators import ALLOCATORS
 from tests.support.torch_runtime import REPOSITORY
 
 
@@ -41,9 +44,33 @@ def test_an_interpreter_without_pytorch_is_told_apart(tmp_path: Path) -> None:
     assert f"{sys.executable} has no torch" in said or "PyTorch sees no GPU" in said
 
 
-def test_its_tests_run_on_a_simulated_gpu() -> None:
-    said = run("--device", "cpu", "--only", "tests")
-    assert "7 passed, 3 skipped" in said
+DRIVER_TESTS = "test_interposer or test_launch_gate"
+"""Those of programs that call the driver themselves: here a fake one."""
+
+
+@pytest.mark.parametrize(
+    ("which", "outcome"),
+    [(f"not ({DRIVER_TESTS})", "7 passed, 3 skipped"), (DRIVER_TESTS, "21 passed, 3 skipped")],
+)
+def test_its_tests_run_on_a_simulated_gpu(which: str, outcome: str) -> None:
+    assert outcome in run("--device", "cpu", "--only", "tests", "--", "-k", which)
+
+
+def test_its_measurements_of_shares_run_on_a_simulated_gpu(tmp_path: Path) -> None:
+    run("--device", "cpu", "--only", "shares", "--results", str(tmp_path), "--", "--no-page")
+    account, gate, shares = (
+        json.loads((tmp_path / f"gpu-{name}.json").read_text())["result"]
+        for name in ("memory-account", "launch-gate", "shares")
+    )
+    assert {row["error_bytes"] for row in account["allocators"]} == {0}
+    assert len(account["allocators"]) == len(ALLOCATORS)
+    assert gate["turns_of_the_bursts"] == 1
+    assert gate["kernels_at_once"]["with"]["kernels"] > 0
+    assert gate["kernels_at_once"]["with"]["pairs"] == 0 < gate["kernels_at_once"]["without"]["pairs"]
+    (case,) = shares["cases"]
+    assert [way["way"] for way in case["ways"]] == ["time-slicing", "one lane", "lanes"]
+    assert all(min(way["progress_percent"]) > 0 for way in case["ways"])
+    assert case["hand_off"]["p50_us"] > 0
 
 
 def test_its_benchmark_runs_on_a_simulated_gpu(tmp_path: Path) -> None:

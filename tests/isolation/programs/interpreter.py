@@ -20,6 +20,18 @@ def library(name):
 
 
 def call(name, *arguments):
+    return invoke(getattr(library(name), name), *arguments)
+
+
+def call_found(name, version, *arguments):
+    """The same with the function that cuGetProcAddress_v2 gives for a name without a suffix and a CUDA version."""
+    found, status = ctypes.c_void_p(), ctypes.c_int()
+    get = library("cuGetProcAddress_v2").cuGetProcAddress_v2
+    result = get(name.encode(), ctypes.byref(found), version, ctypes.c_uint64(0), ctypes.byref(status))
+    return invoke(ctypes.CFUNCTYPE(ctypes.c_int)(found.value), *arguments) if result == 0 else [result]
+
+
+def invoke(function, *arguments):
     values, outs = [], []
     for argument in arguments:
         if argument == "out":
@@ -31,16 +43,32 @@ def call(name, *arguments):
             values.append(buffer)
         else:
             values.append(ctypes.c_uint64(argument))
-    result = getattr(library(name), name)(*values)
+    result = function(*values)
     return [result, *(out.value if isinstance(out, ctypes.c_uint64) else out.raw.hex() for out in outs)]
+
+
+def use_first_device():
+    """Makes a context on the first device the thread's."""
+    results = [call("cuInit", 0)[0]]
+    result, context = call("cuDevicePrimaryCtxRetain", "out", 0)
+    return [*results, result, call("cuCtxSetCurrent", context)[0]]
+
+
+def fork_and_allocate(size):
+    """Before CUDA is started here: a child starts it, allocates, answers and ends."""
+    return in_child(lambda: use_first_device() + call("cuMemAlloc_v2", "out", size)[:1])
 
 
 def fork_and_call(*arguments):
     """The same in a child that ends afterwards; it has a context of its own, because CUDA's are not inherited."""
+    return in_child(lambda: call(*arguments))
+
+
+def in_child(work):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        answer = json.dumps(call(*arguments))
+        answer = json.dumps(work())
         os.write(write, answer.encode())
         os._exit(0)
     os.close(write)
@@ -90,7 +118,10 @@ def write_garbage(digits):
 
 ACTIONS = {
     "call": call,
+    "call_found": call_found,
+    "use_first_device": use_first_device,
     "fork_and_call": fork_and_call,
+    "fork_and_allocate": fork_and_allocate,
     "close_descriptors": close_descriptors,
     "take_socket_number": take_socket_number,
     "read_pipe": read_pipe,

@@ -1,14 +1,14 @@
-"""Jobs on one GPU in all ways of sharing it; a part of `make test-gpu`, which sees to what this needs.
+"""The benchmarks of `make test-gpu`, which sees to what they need: jobs on one GPU in all ways of sharing it, and how a share holds.
 
-    python3 tests/gpu --only sharing --results docs/measurements
-    python3 -m tests.performance.gpu --only-page --results docs/measurements    # only the page, from a result that was brought here
-
-About seven minutes on a large GPU.
+python3 tests/gpu --only sharing --results docs/measurements
+python3 tests/gpu --only shares --results docs/measurements
+python3 -m tests.performance.gpu --only-page --results docs/measurements    # only the page, from results that were brought here
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from dataclasses import asdict
@@ -18,7 +18,15 @@ from tests.performance.gpu.tables import GPU
 from tests.performance.machine import this_machine
 from tests.performance.page import write_page
 
-NAME = "gpu-sharing"
+PARTS = {
+    "sharing": {"gpu-sharing": "sharing"},
+    "shares": {
+        "gpu-memory-account": "memory_account",
+        "gpu-launch-gate": "launch_gate",
+        "gpu-shares": "shares",
+    },
+}
+"""By part of `make test-gpu`, the name of each result, and the module that measures it."""
 
 
 def main() -> int:
@@ -30,25 +38,31 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="the folder for the JSON; else it is only shown")
     parser.add_argument("--only-page", action="store_true", help="measure nothing, and write the page again")
     parser.add_argument("--no-page", action="store_true", help="leave the page as it is")
+    parser.add_argument("--part", choices=PARTS, default="sharing")
     options = parser.parse_args()
     if not options.only_page:
-        from tests.performance.gpu.sharing import measure
-
-        machine = this_machine()
-        found = {
-            "command": "make test-gpu ONLY=sharing",
-            "machine": asdict(machine),
-            "result": measure(options.device),
-        }
-        _, show = GPU.sections[NAME]
-        print("".join(show(found["result"])))
+        for name, module in PARTS[options.part].items():
+            _measure(name, module, options)
         if options.results is None:
             return 0
-        options.results.mkdir(parents=True, exist_ok=True)
-        (options.results / f"{NAME}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if not options.no_page:
         write_page(options.results, GPU)
     return 0
+
+
+def _measure(name: str, module: str, options: argparse.Namespace) -> None:
+    machine = this_machine()
+    measure = importlib.import_module(f"tests.performance.gpu.{module}").measure
+    found = {
+        "command": f"make test-gpu ONLY={options.part}",
+        "machine": asdict(machine),
+        "result": measure(options.device),
+    }
+    heading, show = GPU.sections[name]
+    print(f"## {heading}\n\n" + "".join(show(found["result"])))
+    if options.results is not None:
+        options.results.mkdir(parents=True, exist_ok=True)
+        (options.results / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

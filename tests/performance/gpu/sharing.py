@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.performance.gpu.gpu_memory import Gauge
 from tests.performance.gpu.plan import Plan, plan_for
 from tests.performance.gpu.ways import Way, all_ways
 from tests.support.gpu.driver import nvml
+from tests.support.gpu.gpu_memory import Gauge
 
 
 @dataclass(frozen=True)

@@ -30,14 +30,14 @@ def measure() -> dict[str, Any]:
     """Return nanoseconds for a launch, with the open gate and without the library."""
     with node_with(gpus=3) as node, tempfile.TemporaryDirectory(prefix="laneway-devices-") as folder:
         make_device(Path(folder), 0, 1024 * MIB)
-        bare = _summary(_pairs(node, 0, Path(folder), work=0))
-        calibrated = _summary(_pairs(node, 1, Path(folder), work=1_000))
+        bare = summary_of_pairs(_pairs(node, 0, Path(folder), work=0))
+        calibrated = summary_of_pairs(_pairs(node, 1, Path(folder), work=1_000))
         steps = 1_000 * LAUNCH_NANOSECONDS / calibrated["without_nanoseconds"]
         return {
             "bursts": BURSTS,
             "launches": LAUNCHES,
             "bare": bare,
-            "ten_microseconds": _summary(_pairs(node, 2, Path(folder), work=round(steps))),
+            "ten_microseconds": summary_of_pairs(_pairs(node, 2, Path(folder), work=round(steps))),
             "percent_of_ten_microseconds": round(100 * bare["cost_nanoseconds"] / LAUNCH_NANOSECONDS, 2),
         }
 
@@ -56,7 +56,7 @@ def _pairs(node: Node, gpu: int, devices: Path, work: int) -> list[tuple[float, 
     return [(int(gated) / LAUNCHES, int(past) / LAUNCHES) for gated, past in lines]
 
 
-def _summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
+def summary_of_pairs(pairs: list[tuple[float, float]]) -> dict[str, float]:
     """Return medians; the cost is the median of the pairs' differences, because the machine's speed changes."""
     past = statistics.median(pair[1] for pair in pairs)
     cost = statistics.median(gated - without for gated, without in pairs)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.support.node_agent.node import eventually
+
 if TYPE_CHECKING:
     from tests.support.gpu.workstation import Workstation
 
@@ -24,6 +26,7 @@ for facts in driver.discover():
     reading = driver.read(facts.uuid)
     gpus.append({**asdict(facts), "used_bytes": reading.used_bytes, "utilization_ratio": reading.utilization_ratio,
                  "process_bytes": dict(reading.process_bytes), "processes_hidden": reading.processes_hidden,
+                 "process_utilization": None if reading.process_utilization is None else dict(reading.process_utilization),
                  "mps_pids": sorted(reading.mps_pids), "exclusive_process": reading.exclusive_process})
 print(json.dumps(gpus))
 """
@@ -93,3 +96,13 @@ def process_bytes(workstation: Workstation, pid: int) -> tuple[int, str]:
         why = gpu["processes_hidden"] or f"it lists {sorted(gpu['process_bytes'])}"
         return 0, f"the driver tells nothing of process {pid}: {why}"
     return int(held), ""
+
+
+def why_no_watchdog(workstation: Workstation) -> str:
+    """Wait until the agent has settled its enforcement level; return why it has no watchdog, or nothing."""
+    eventually("the GPU was read", lambda: "enforcement level changed" in workstation.node.log, seconds=60)
+    eventually(
+        "its level is settled", lambda: "has not been read" not in workstation.gpu["enforcement_reason"]
+    )
+    gpu = workstation.gpu
+    return "" if gpu["enforcement"] == "Watchdog" else f"{gpu['enforcement']}: {gpu['enforcement_reason']}"

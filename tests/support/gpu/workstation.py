@@ -11,9 +11,15 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from laneway.node_agent.memory_accounts.packets import uuid_bytes
+
+from tests.support.gpu.interposer import NAME, place, unplaced_interposer
+from tests.support.isolation.building import fake_driver_variables
+from tests.support.isolation.fake_devices import make_device
 from tests.support.node_agent.node import Node
 from tests.support.torch_runtime import CLIENT, ENTER, torch_runtime
 
@@ -175,14 +181,61 @@ class Workstation:
     ) -> Worker:
         """Start a worker with a share of the first GPU; waits for nothing."""
         work = self._work_folder(name)
-        run_job = [sys.executable, "-m", "laneway.node_agent.main", "run-job", "--root", str(self.root)]
-        run_job += ["--name", name, "--share", str(share), "--gpu", "0", "--client", str(CLIENT)]
-        run_job += ["--config", str(self.root / "node.yaml"), "--"]
+        command = self._run_job(name, share)
         if without_client:
-            run_job += ["env", "-u", "LANEWAY_DIR"]
+            command += ["env", "-u", "LANEWAY_DIR"]
         return self._start(
-            [*run_job, *worker_command(work, "--device", self.device, *options)], work, environment
+            [*command, *worker_command(work, "--device", self.device, *options)], work, environment
         )
+
+    def launching(self, name: str, share: int, interposed: bool = True) -> Worker:
+        """Start a job without PyTorch and without a client, `scripts/launching.py`; waits for nothing.
+
+        Args:
+            name: of the job.
+            share: of the first GPU, in percent.
+            interposed: with the interposer. Else neither its memory nor its launches are held.
+        """
+        work = self._work_folder(name)
+        program = [sys.executable, "-u", str(SCRIPTS / "launching.py"), "--device", self.device]
+        if interposed:
+            inside = [sys.executable, str(SCRIPTS / "interposed.py"), str(self.interposer), str(work / NAME)]
+        else:
+            inside = ["env", "-u", "LANEWAY_DIR"]
+            if self.device == "cpu":
+                program += ["--simulated-kernels", str(self.root / "run/laneway/simulated-kernels/0")]
+        return self._start([*self._run_job(name, share), *inside, *program], work, self.driver_variables)
+
+    def launching_plainly(self, name: str) -> Worker:
+        """Start such a program without Laneway."""
+        program = [sys.executable, "-u", str(SCRIPTS / "launching.py"), "--device", self.device]
+        return self._start(program, self._work_folder(name), {**self.visible, **self.driver_variables})
+
+    @cached_property
+    def interposer(self) -> Path:
+        """The library, to be placed in a job's folder."""
+        return unplaced_interposer(self.root / "interposer")
+
+    def placed_interposer(self, directory: Path) -> Path:
+        """Return the library that finds the agent's sockets in a folder, as a file of that folder."""
+        return place(self.interposer, directory, directory / NAME)
+
+    @cached_property
+    def driver_variables(self) -> dict[str, str]:
+        """The environment in which a program without PyTorch finds the driver: for a simulated GPU the fake one, whose device has 1 GiB
+        and the uuid of the simulated GPU."""
+        if self.device == "cuda":
+            return {}
+        devices = self.root / "devices"
+        devices.mkdir()
+        make_device(devices, 0, 1 << 30, uuid_bytes(self.gpu["uuid"]) or b"")
+        (devices / "kernels").touch()
+        return fake_driver_variables(devices)
+
+    def _run_job(self, name: str, share: int) -> list[str]:
+        command = [sys.executable, "-m", "laneway.node_agent.main", "run-job", "--root", str(self.root)]
+        command += ["--name", name, "--share", str(share), "--gpu", "0", "--client", str(CLIENT)]
+        return [*command, "--config", str(self.root / "node.yaml"), "--"]
 
     def plain(self, name: str, *options: str, **environment: str) -> Worker:
         """Start a worker without Laneway."""

@@ -100,14 +100,13 @@ class Container:
 
     def start(self, **changes: str | None) -> Interpreter:
         """Starts a Python program that calls the driver as it is told, with a context on the first device."""
-        interpreter = Interpreter(
-            [sys.executable, str(PROGRAMS / "interpreter.py")], self.environment(**changes)
-        )
-        assert interpreter.call("cuInit", 0) == [OK]
-        assert interpreter.call("cuDevicePrimaryCtxRetain", OUT, 0)[0] == OK
-        context = interpreter.call("cuDevicePrimaryCtxRetain", OUT, 0)[1]
-        assert interpreter.call("cuCtxSetCurrent", context) == [OK]
+        interpreter = self.start_without_cuda(**changes)
+        assert interpreter.do("use_first_device") == [OK, OK, OK]
         return interpreter
+
+    def start_without_cuda(self, **changes: str | None) -> Interpreter:
+        """Starts such a program that has not called the driver yet."""
+        return Interpreter([sys.executable, str(PROGRAMS / "interpreter.py")], self.environment(**changes))
 
 
 class Interpreter:

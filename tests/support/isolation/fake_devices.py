@@ -39,8 +39,9 @@ class FakeDevice:
         return sum(self.held().values())
 
 
-def make_device(folder: Path, index: int, total_bytes: int) -> FakeDevice:
-    uuid = bytes((index + 1) * 16 + i for i in range(16))
+def make_device(folder: Path, index: int, total_bytes: int, uuid: bytes = b"") -> FakeDevice:
+    """Make a device's file; without a uuid it gets one of its own."""
+    uuid = uuid or bytes((index + 1) * 16 + i for i in range(16))
     file = folder / f"device{index}"
     file.write_bytes(_HEADER.pack(uuid, total_bytes) + bytes(_MOST_PROCESSES * _PROCESS.size))
     return FakeDevice(file, uuid)

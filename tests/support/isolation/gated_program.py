@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.isolation.building import fake_driver_variables, program, shipped_interposer
@@ -10,6 +11,8 @@ from tests.support.node_agent.driven_process import DrivenProcess
 from tests.support.node_agent.node import Container, enter
 
 _KERNEL = struct.Struct("<qqq")
+Kernel = tuple[int, int, int]
+"""Process, begin and end, in ns."""
 
 
 class KernelLog:
@@ -19,7 +22,7 @@ class KernelLog:
         self.file = folder / "kernels"
         self.file.touch()
 
-    def kernels(self) -> list[tuple[int, int, int]]:
+    def kernels(self) -> list[Kernel]:
         """Return the process, the begin and the end (CLOCK_MONOTONIC, ns) of each kernel, by its begin."""
         content = self.file.read_bytes()
         whole = len(content) // _KERNEL.size * _KERNEL.size
@@ -29,21 +32,31 @@ class KernelLog:
         """Return how many kernels of a process were launched."""
         return sum(kernel[0] == pid for kernel in self.kernels())
 
-    def overlaps(self, from_ns: int = 0) -> list[tuple[tuple[int, int, int], tuple[int, int, int]]]:
+    def overlaps(self, from_ns: int = 0) -> list[tuple[Kernel, Kernel]]:
         """Return pairs of kernels of different processes that ran at the same time, and ended after a time."""
-        found = []
-        latest: dict[int, tuple[int, int, int]] = {}
-        for kernel in self.kernels():
-            pid, begin, end = kernel
-            if end > from_ns:
-                found += [
-                    (other, kernel)
-                    for of, other in latest.items()
-                    if of != pid and other[2] > max(begin, from_ns)
-                ]
-            if pid not in latest or latest[pid][2] < end:
-                latest[pid] = kernel
-        return found
+        return overlapping_kernels(self.kernels(), from_ns)
+
+
+def overlapping_kernels(kernels: Sequence[Kernel], from_ns: int = 0) -> list[tuple[Kernel, Kernel]]:
+    """Return pairs of kernels of different processes that ran at the same time, and ended after a time.
+
+    Args:
+        kernels: process, begin and end of each, by the begin.
+        from_ns: the time.
+    """
+    found = []
+    latest: dict[int, Kernel] = {}
+    for kernel in kernels:
+        pid, begin, end = kernel
+        if end > from_ns:
+            found += [
+                (other, kernel)
+                for of, other in latest.items()
+                if of != pid and other[2] > max(begin, from_ns)
+            ]
+        if pid not in latest or latest[pid][2] < end:
+            latest[pid] = kernel
+    return found
 
 
 class GatedProgram(DrivenProcess):

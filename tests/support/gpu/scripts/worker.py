@@ -1,12 +1,17 @@
 """A training that follows commands: one JSON object a line on standard input, one answer a line on standard
 output.
 
-    {"do": "train", "iterations": 10}          trains; with "until": a file's name, until that file is there
+    {"do": "train", "iterations": 10}          trains; with "until": a file's name, until that file is there; with "seconds": so long,
+                                               of which those of "skip_seconds" are not counted
     {"do": "hold", "size_bytes": 1000000}      takes memory and keeps it
+    {"do": "outgrow", "size_bytes": 1000000}   takes as much as often as it is given, then gives it back
+    {"do": "gpu_memory"}                       what CUDA and NVML say of the GPU's memory
     {"do": "fresh"}                            starts over, with the weights of the beginning
     {"do": "state"}                            a hash of all state, exact to the bit
     {"do": "outcome"}                          the last step's loss and its gradients' norms
     {"do": "fitted"}                           what the client has done to make iterations fit
+    {"do": "watch_turns"}                      from now on notes turns; an iteration waits for the device before it ends
+    {"do": "turns"}                            those: number, begin, end (CLOCK_MONOTONIC, ns), iterations
     {"do": "rest"}                             gives back what the allocator has cached
 
 Its first line says that it is there. It ends with its standard input.
@@ -19,6 +24,7 @@ import gc
 import hashlib
 import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -36,6 +42,7 @@ class Worker:
         self.options = options
         self.cuda = options.device == "cuda"
         self.held: list[torch.Tensor] = []
+        self.noted_turns: list[list[int]] = []
         self.fresh()
 
     def fresh(self) -> dict[str, Any]:
@@ -50,17 +57,27 @@ class Worker:
         return {}
 
     def train(
-        self, iterations: int | None = None, until: str = "", gap_seconds: float = 0.0, grow_bytes: int = 0
+        self,
+        iterations: int | None = None,
+        until: str = "",
+        gap_seconds: float = 0.0,
+        grow_bytes: int = 0,
+        seconds: float = math.inf,
+        skip_seconds: float = 0.0,
     ) -> dict[str, Any]:
-        """Train for a number of iterations, or until a file exists."""
+        """Train for a number of iterations, until a file exists, or for a time."""
         reserved = []
         self.reset_peak()
         self.wait()
-        began_ns = time.monotonic_ns()
-        done = 0
+        began_ns = counted_from_ns = time.monotonic_ns()
+        done = skipped = 0
         for done in itertools.count():
-            if done == iterations or (until and os.path.exists(until)):
+            passed_seconds = (time.monotonic_ns() - began_ns) / 1e9
+            if done == iterations or (until and os.path.exists(until)) or passed_seconds >= seconds:
                 break
+            if counted_from_ns == began_ns and passed_seconds > skip_seconds > 0:
+                self.wait()
+                counted_from_ns, skipped = time.monotonic_ns(), done
             if gap_seconds:
                 time.sleep(gap_seconds)
             self.iterate(grow_bytes)
@@ -71,6 +88,8 @@ class Worker:
             "began_ns": began_ns,
             "ended_ns": time.monotonic_ns(),
             "iterations": done,
+            "counted_from_ns": counted_from_ns,
+            "counted_iterations": done - skipped,
             # The first iterations differ from the others: the allocator takes the memory that it caches from then on.
             "least_reserved_bytes": min(reserved[len(reserved) // 2 :], default=0),
             "most_reserved_bytes": max(reserved[len(reserved) // 2 :], default=0),
@@ -98,6 +117,30 @@ class Worker:
         """Take memory and keep it."""
         self.held.append(torch.zeros(size_bytes, dtype=torch.uint8, device=self.options.device))
         return self.memory()
+
+    def outgrow(self, size_bytes: int) -> dict[str, Any]:
+        """Take memory until PyTorch raises OutOfMemoryError, then give it back."""
+        before, reserved_bytes = len(self.held), self.memory()["reserved_bytes"]
+        try:
+            while True:
+                self.hold(size_bytes)
+                reserved_bytes = self.memory()["reserved_bytes"]
+        except torch.cuda.OutOfMemoryError as error:
+            message = str(error)
+        taken = len(self.held) - before
+        del self.held[before:]
+        self.rest()
+        return {"taken": taken, "reserved_bytes": reserved_bytes, "message": message}
+
+    def gpu_memory(self) -> dict[str, Any]:
+        """What a program is told of the GPU's memory, by CUDA and by NVML."""
+        import pynvml
+
+        free, total = torch.cuda.mem_get_info()
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(os.environ["CUDA_VISIBLE_DEVICES"])
+        nvml = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return {"free_bytes": free, "total_bytes": total, "nvml_total_bytes": nvml.total, **self.memory()}
 
     def memory(self) -> dict[str, Any]:
         """What PyTorch's allocator says; on a CPU, what the training keeps."""
@@ -140,6 +183,35 @@ class Worker:
         (fit,) = [each for each in gc.get_objects() if type(each) is MemoryFit]
         return {"computed_again": fit.recompute_runs, "fetched_ahead": fit.prefetched}
 
+    def watch_turns(self) -> dict[str, Any]:
+        """Note the turns from now on, as this process has them: the begin of the first iteration and the end of the last."""
+        from laneway.client.runtime import client
+        from laneway.client.session.shared_page import TAKEN, TURN
+
+        guard = client().guard
+        begin, end = guard.begin, guard.end
+
+        def noted_begin() -> None:
+            begin()
+            now_ns = time.monotonic_ns()
+            turn = guard.session.words[TURN] or guard.session.words[TAKEN]
+            if not self.noted_turns or self.noted_turns[-1][0] != turn:
+                self.noted_turns.append([turn, now_ns, now_ns, 0])
+
+        def noted_end(trained: bool = True) -> None:
+            self.wait()
+            if self.noted_turns:
+                self.noted_turns[-1][2] = time.monotonic_ns()
+                self.noted_turns[-1][3] += 1
+            end(trained)
+
+        guard.begin, guard.end = noted_begin, noted_end
+        return {}
+
+    def turns(self) -> dict[str, Any]:
+        """The turns since `watch_turns`."""
+        return {"turns": self.noted_turns}
+
     def rest(self) -> dict[str, Any]:
         """Return unused memory."""
         if self.cuda:
@@ -179,10 +251,14 @@ def main() -> None:
     verbs = {
         "train": worker.train,
         "hold": worker.hold,
+        "outgrow": worker.outgrow,
+        "gpu_memory": worker.gpu_memory,
         "fresh": worker.fresh,
         "state": worker.state,
         "outcome": worker.outcome,
         "fitted": worker.fitted,
+        "watch_turns": worker.watch_turns,
+        "turns": worker.turns,
         "rest": worker.rest,
     }
     print(

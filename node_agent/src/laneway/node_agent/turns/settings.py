@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laneway.api.node_config import NodeConfig
 from laneway.lanes import LaneRules
-from laneway.lanes.turns import TurnPolicy, turn_policy
+from laneway.lanes.turns import SessionView, TurnPolicy, turn_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class TurnSettings:
 
     framework_bytes: int = 0
     """Counted for the framework's own memory of an unmeasured process on a real GPU."""
+
+    def turn_seconds(self, session: SessionView, other_weights: Sequence[int]) -> float:
+        """Return how long a session's next turn lasts beside other sessions that want the lane."""
+        mean_weight = (session.weight + sum(other_weights)) / (1 + len(other_weights))
+        return self.quantum_seconds * self.policy.turn_quanta(session, mean_weight)
 
     @classmethod
     def of(cls, config: NodeConfig) -> TurnSettings:

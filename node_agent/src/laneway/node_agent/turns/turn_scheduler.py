@@ -424,9 +424,15 @@ class TurnScheduler:
     # Granting and taking
 
     def _begin(
-        self, lease: Lease, lane: int, now_seconds: float, sessions: Sequence[Session] | None = None
+        self,
+        lease: Lease,
+        lane: int,
+        now_seconds: float,
+        sessions: Sequence[Session] | None = None,
+        predecessor: Lease | None = None,
     ) -> Turn:
-        """Begin a turn; by default of the sessions that requested one."""
+        """Begin a turn; by default of the sessions that requested one. A predecessor that hands over is not in
+        the queue yet."""
         number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
         turn = Turn(number, lane, lease, now_seconds)
         for session in lease.sessions if sessions is None else sessions:
@@ -435,7 +441,9 @@ class TurnScheduler:
         quantum_seconds = self._settings.quantum_seconds
         if lease.view is not None:
             turn.waited_seconds = now_seconds - lease.view.waiting_since_seconds
-            quantum_seconds -= self._settings.policy.surplus_seconds(lease.view)
+            weights = [] if predecessor is None else [predecessor.weight]
+            weights += [view.weight for view in self._queue.views(lane) if view.key != lease.key]
+            quantum_seconds = self._settings.turn_seconds(lease.view, weights)
             self._queue.leave(lease)
         # A lease that fills a gap in another's iterations yields as soon as the other returns and is
         # preferred.
@@ -510,7 +518,7 @@ class TurnScheduler:
         if next_holder.view is not None and (may_run or taken):
             turn.holders[0].page.write_turn(0)
             self._free_lane(turn, now_seconds, handed_off=True)
-            begun = self._begin(next_holder, turn.lane, now_seconds)
+            begun = self._begin(next_holder, turn.lane, now_seconds, predecessor=turn.lease)
             self._armed.pop(turn)
             if not may_run:
                 self._has_stale_turns = True

@@ -61,6 +61,9 @@ class ModelTenant:
     service_seconds: float = 0.0
     waiting_since: float | None = None
     turn_began: float | None = None
+    turn_seconds: float = 0.0
+    """How long its current turn is to last."""
+
     fills_gap: bool = False
     """It has the turn while another tenant is between iterations, and returns it after one."""
 
@@ -137,7 +140,7 @@ class DeviceModel:
         before = self.control.serial
         uses = [each.use(number) for number, each in enumerate(self.tenants) if each in present]
         if self.control.observe(uses, self.now) and not before:
-            services = self.control.first_services(QUANTUM_SECONDS)
+            services = self.control.first_services()
             for tenant in present:
                 tenant.service_seconds = services[tenant.key]
 
@@ -149,6 +152,9 @@ class DeviceModel:
             key = Fair(QUANTUM_SECONDS).choose([self._view(each) for each in waiting], self.now)
             waiting = [each for each in waiting if each.key == key]
         for tenant in waiting:
+            mean_weight = sum(each.weight for each in present) / len(present)
+            quanta = Fair(QUANTUM_SECONDS).turn_quanta(self._view(tenant), mean_weight)
+            tenant.turn_seconds = QUANTUM_SECONDS * quanta
             tenant.waiting_since, tenant.turn_began = None, self.now
             tenant.turns += 1
             tenant.fills_gap, self._idle = self.serial and self._idle, False
@@ -182,7 +188,7 @@ class DeviceModel:
         tenant.completed += 1
         tenant.gap_left_seconds = tenant.gap_seconds
         assert tenant.turn_began is not None
-        over = tenant.fills_gap or self.now + STEP_SECONDS - tenant.turn_began >= QUANTUM_SECONDS
+        over = tenant.fills_gap or self.now + STEP_SECONDS - tenant.turn_began >= tenant.turn_seconds - 1e-9
         self._idle = tenant.in_gap
         if tenant.in_gap or (self.serial and (over or self._is_of_parallel_phase(tenant))):
             tenant.turn_began = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from laneway.node_agent.gpus.monitor import GPUHealth
@@ -33,6 +34,20 @@ def test_lanes_of_a_contended_gpu_divide_its_time_by_shares(shares: tuple[int, .
     for got, share in zip(made, shares, strict=True):
         assert got >= 0.95 * share / sum(shares), made
     assert sum(made) >= 0.97
+
+
+@pytest.mark.parametrize(("seconds", "least"), [(1, 0.4), (2, 0.7), (4, 0.85), (10, 0.93)])
+def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float) -> None:
+    """As far as turns allow: a round of these takes 0.4 s, and each trial of running in parallel costs some progress."""
+    bench = GPUBench()
+    trainers = tenants(bench)
+    train(bench, trainers, 3.0)
+    made = [train(bench, trainers, 0.02) for _ in range(1500)]
+    windows = 50 * seconds
+    for number, share in enumerate(SHARES):
+        progress = list(accumulate((each[number] / 50 for each in made), initial=0.0))
+        worst = min(end - begin for begin, end in zip(progress, progress[windows:], strict=False))
+        assert worst >= least * share / 100 * seconds - 1e-9, f"{share} %"
 
 
 def test_shares_hold_when_holders_compute_again_that_kept_their_turns() -> None:

@@ -179,7 +179,7 @@ def test_the_contexts_of_an_offloaded_holder_do_not_keep_its_lane(
     holder.begin()
     waiting.request()
     pid, key = holder.session.pid, holder.lease.key
-    bench.turns.record_memory_reading(reading(bench, 1000, pid, key=key))
+    bench.turns.readings.record(reading(bench, 1000, pid, key=key))
     holder.disconnect()
     again = holder.reconnect()
     again.session.framework_reserve_bytes = context_mib * MIB
@@ -192,7 +192,7 @@ def test_the_contexts_of_an_offloaded_holder_do_not_keep_its_lane(
     bench.turns.orders.offloaded(holder.lease, again.session, freed_mib * MIB)
     assert holder.lease.offloaded
     bench.clock.advance(0.1)
-    bench.turns.record_memory_reading(reading(bench, left_mib, pid, key=key))
+    bench.turns.readings.record(reading(bench, left_mib, pid, key=key))
     bench.clock.advance(60)
     bench.turns.scheduler.revoke_stalled()
     assert waiting.holds_turn == passes_on

@@ -31,7 +31,7 @@ class TurnConfig(Model):
         default=100,
         ge=1,
         le=60_000,
-        description="About how long a turn lasts while others wait; at least one iteration.",
+        description="About how long a turn lasts while others wait, at least one iteration; fair: the mean, as turns follow shares.",
     )
     timeout_seconds: int = Field(
         default=30,

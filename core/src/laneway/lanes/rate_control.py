@@ -148,6 +148,9 @@ class RateControl:
     _gained_seconds: float = 0.0
     """Progress of all beyond their shares since lanes last began to run in parallel."""
 
+    _noise_seconds: float = 0.0
+    """That progress is known no better than this: in a short parallel phase, iterations that have just begun count."""
+
     _measuring_until_known: bool = False
     _probe_seconds: float = 0.0
     _measure_again_seconds: float = 0.0
@@ -182,16 +185,11 @@ class RateControl:
         account = self._accounts.get(key)
         return account is not None and account.overdrawn
 
-    def first_services(self, quantum_seconds: float) -> Mapping[str, float]:
-        """Return the service from which each tenant starts when lanes begin to take turns, for the policy FAIR.
-
-        Tenants that lack progress or have to be measured come first. The others start a quantum later.
-        """
+    def first_services(self) -> Mapping[str, float]:
+        """Return the service from which each tenant starts when lanes begin to take turns, so that FAIR goes on with its lag."""
         worst = max((a.lag_seconds / a.use.weight for a in self._accounts.values()), default=0.0)
         return {
-            key: account.use.weight * max(0.0, worst)
-            - account.lag_seconds
-            + (0.0 if account.had_to_catch_up else quantum_seconds)
+            key: account.use.weight * max(0.0, worst) - account.lag_seconds
             for key, account in self._accounts.items()
         }
 
@@ -308,10 +306,11 @@ class RateControl:
         behind = [a for a in active if a.lag_of_share > max(0.0, a.lag_at_start) + tolerance]
         if not unmeasured and not behind and not any(account.overdrawn for account in active):
             return
+        brief = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
+        self._noise_seconds = self.rules.tolerance_seconds if brief else 0.0
         if not unmeasured and self._tried:
-            failed = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
             doubled = min(2 * self._probe_seconds, self.rules.longest_probe_seconds)
-            self._probe_seconds = doubled if failed else self.rules.probe_seconds
+            self._probe_seconds = doubled if brief else self.rules.probe_seconds
         self._measuring_until_known = bool(unmeasured)
         self.serial, self._since_seconds = True, now_seconds
         first = unmeasured or behind
@@ -329,10 +328,21 @@ class RateControl:
                 self.rules.measure_again_seconds, lasted_seconds / self.rules.measuring_fraction
             )
             self._run_in_parallel(now_seconds, tried=True)
-        elif self._gained_seconds > 0.0 and self._caught_up(active):
+        elif self._gained_seconds > self._noise_seconds and self._caught_up(active):
             self._run_in_parallel(now_seconds, tried=False)
-        elif lasted_seconds >= self._probe_seconds:
+        elif lasted_seconds >= self._probe_seconds and (
+            self._is_even(active) or lasted_seconds >= 2 * self._probe_seconds
+        ):
             self._run_in_parallel(now_seconds, tried=True)
+
+    def _is_even(self, active: Sequence[_Account]) -> bool:
+        """Return whether no tenant that may lose by running in parallel is due for its turn: those add to what it loses."""
+        lag_of_all = sum(account.lag_seconds for account in active)
+        return all(
+            account.lag_of_share <= lag_of_all + self.rules.tolerance_seconds
+            for account in active
+            if account.share * len(active) > 1.0
+        )
 
     def _caught_up(self, active: Iterable[_Account]) -> bool:
         return all(

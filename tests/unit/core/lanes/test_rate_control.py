@@ -189,7 +189,7 @@ def test_what_happened_while_nobody_looked_is_no_lag() -> None:
     assert control is not None
     uses = [tenant.use(lane) for lane, tenant in enumerate(model.tenants)]
     control.observe(uses, model.now + 100.0)
-    assert set(control.first_services(0.0).values()) == {0.0}
+    assert set(control.first_services().values()) == {0.0}
 
 
 def test_a_tenant_that_yielded_late_is_due_again_once_the_others_had_their_shares_of_that_time() -> None:
@@ -207,7 +207,7 @@ def test_a_tenant_that_yielded_late_is_due_again_once_the_others_had_their_share
     assert control.is_overdrawn("late")
     waits = use("late", 10, 10.0, waiting_since_seconds=10.0)
     assert control.observe([use("honest", 90, 10.1, turn_began_seconds=0.0), waits], 10.1)
-    services = control.first_services(0.1)
+    services = control.first_services()
     due_seconds = (services["late"] / 10 - services["honest"] / 90) * 90
     assert due_seconds >= 9 * 0.9 * 9.8, (
         "the others have nine times as much; the first 0.1 s was not observed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -226,7 +227,7 @@ QUANTUM_SECONDS = 0.1
 
 
 def turns_in_rounds(rows: list[tuple[float, int]], count: int) -> Iterator[list[SessionView]]:
-    """Have sessions that always want turns run by FAIR with a quantum; yield what each has had, after each turn.
+    """Have sessions that always want turns run by FAIR with a quantum; yield them before the first turn and after each.
 
     Args:
         rows: the time of an iteration and the weight of each.
@@ -234,13 +235,16 @@ def turns_in_rounds(rows: list[tuple[float, int]], count: int) -> Iterator[list[
     """
     policy = turn_policy("fair", starvation_seconds=1e6, quantum_seconds=QUANTUM_SECONDS)
     views = [session(str(i), weight=weight) for i, (_, weight) in enumerate(rows)]
+    mean_weight = sum(weight for _, weight in rows) / len(rows)
     now = 0.0
+    yield views
     for _ in range(count):
         number = int(policy.choose(views, now) or 0)
-        allotted = QUANTUM_SECONDS - policy.surplus_seconds(views[number])
+        allotted = QUANTUM_SECONDS * policy.turn_quanta(views[number], mean_weight)
         iteration_seconds = rows[number][0]
-        lasted = max(1, ceil(allotted / iteration_seconds)) * iteration_seconds
+        lasted = max(1, ceil(allotted / iteration_seconds - 1e-9)) * iteration_seconds
         now += lasted
+        views = views.copy()
         views[number] = replace(
             views[number],
             gpu_seconds=views[number].gpu_seconds + lasted,
@@ -250,20 +254,77 @@ def turns_in_rounds(rows: list[tuple[float, int]], count: int) -> Iterator[list[
         yield views
 
 
+def turn_seconds(rows: list[tuple[float, int]], number: int) -> float:
+    """Return a session's part of a round."""
+    return QUANTUM_SECONDS * len(rows) * rows[number][1] / sum(weight for _, weight in rows)
+
+
 @given(iterations)
-def test_fair_keeps_no_two_apart_by_more_than_a_quantum_and_an_iteration(
+def test_fair_keeps_no_two_apart_by_more_than_a_turn_and_an_iteration(
     rows: list[tuple[float, int]],
 ) -> None:
     for views in turns_in_rounds(rows, 200):
         least = min(view.gpu_seconds / view.weight for view in views)
-        for view, (iteration_seconds, weight) in zip(views, rows, strict=True):
+        for number, (view, (iteration_seconds, weight)) in enumerate(zip(views, rows, strict=True)):
             ahead = view.gpu_seconds / weight - least
-            assert ahead <= (QUANTUM_SECONDS + iteration_seconds) / weight + 1e-6
+            assert ahead <= (turn_seconds(rows, number) + iteration_seconds) / weight + 1e-6
+
+
+SHARES = st.lists(st.tuples(st.floats(0.001, 0.3), st.integers(1, 90)), min_size=2, max_size=8)
+"""Iterations of 1 to 300 ms, and shares."""
+
+
+@given(SHARES)
+def test_fair_bounds_the_lag_of_each_session(rows: list[tuple[float, int]]) -> None:
+    """At the ends of turns; between two of them a lag lies between its values there."""
+    total = sum(weight for _, weight in rows)
+    for views in turns_in_rounds(rows, 120):
+        now = sum(view.gpu_seconds for view in views)
+        for number, (view, (iteration_seconds, weight)) in enumerate(zip(views, rows, strict=True)):
+            share = weight / total
+            others_seconds = sum(seconds for seconds, _ in rows) - iteration_seconds
+            lag_seconds = share * now - view.gpu_seconds
+            turn = turn_seconds(rows, number)
+            assert lag_seconds < (1 - share) * turn + share * others_seconds + 1e-6
+            assert lag_seconds > -(1 - share) * (turn + iteration_seconds) - 1e-6
+
+
+@given(SHARES, st.integers(1, 10))
+def test_fair_gives_each_session_its_share_over_any_turns_of_its_own(
+    rows: list[tuple[float, int]], turns: int
+) -> None:
+    """Less a turn and an iteration of its own, and its share of one of each other session."""
+    total = sum(weight for _, weight in rows)
+    views = list(turns_in_rounds(rows, 120))
+    now = [sum(view.gpu_seconds for view in each) for each in views]
+    for number, (iteration_seconds, weight) in enumerate(rows):
+        share = weight / total
+        service = [each[number].gpu_seconds for each in views]
+        begins = [at for at in range(len(views) - 1) if service[at + 1] > service[at]]
+        allowed_seconds = (1 - share) * (turn_seconds(rows, number) + iteration_seconds)
+        allowed_seconds += share * (sum(seconds for seconds, _ in rows) - iteration_seconds)
+        for begin, end in zip(begins, begins[turns:], strict=False):
+            got_seconds = service[end] - service[begin]
+            assert got_seconds > share * (now[end] - now[begin]) - allowed_seconds - 1e-6
+
+
+def test_with_fair_a_small_share_has_a_turn_in_each_round() -> None:
+    """60/20/10/10 and iterations of 20 ms: a round takes four quanta, and each share holds within any ten turns."""
+    rows = [(0.02, 60), (0.02, 20), (0.02, 10), (0.02, 10)]
+    views = list(turns_in_rounds(rows, 400))
+    now = [sum(view.gpu_seconds for view in each) for each in views]
+    for number, (_, weight) in enumerate(rows):
+        service = [each[number].gpu_seconds for each in views]
+        begins = [at for at in range(len(views) - 1) if service[at + 1] > service[at]]
+        assert max(now[b] - now[a] for a, b in pairwise(begins)) <= 0.4 + 1e-6
+        for begin, end in zip(begins, begins[10:], strict=False):
+            share_seconds = weight / 100 * (now[end] - now[begin])
+            assert service[end] - service[begin] >= share_seconds - 1e-6
 
 
 @given(st.lists(st.floats(0.003, 0.95 * QUANTUM_SECONDS), min_size=2, max_size=8))
 def test_fair_has_rounds_at_whose_ends_all_are_within_an_iteration(lengths: list[float]) -> None:
-    for number, views in enumerate(turns_in_rounds([(each, 1) for each in lengths], 40 * len(lengths)), 1):
+    for number, views in enumerate(turns_in_rounds([(each, 1) for each in lengths], 40 * len(lengths))):
         if number % len(lengths) == 0:
             services = [view.gpu_seconds for view in views]
             assert {view.turns for view in views} == {number // len(lengths)}

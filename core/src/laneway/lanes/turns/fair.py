@@ -1,9 +1,22 @@
 """FAIR: the session with the least service over its weight is next (Salus, MLSys'20, section 3.4.2; weights are ours).
 
-Service is counted in whole quanta, and sessions with the same number wait in line, so sessions of equal weight take turns in
-rounds. A turn ends with an iteration, so it exceeds its quantum; the excess is deducted from the session's next turn (surplus
+Sessions take turns in rounds, and a turn's length is in proportion to the session's weight (deficit round robin; Shreedhar &
+Varghese, SIGCOMM'95, section 3). A round of n active sessions takes n quanta. So each session has a turn in each round,
+however small its weight, and there are as many turns in a second as with equal lengths. Service is counted in whole turns, and
+sessions with the same number wait in line.
+
+A turn ends with an iteration, so it exceeds its length; the excess is deducted from the session's next turn (surplus
 round robin; Adiseshu et al., SIGCOMM'96, section 3). At the end of a round, the services of sessions of equal weight differ
-by at most an iteration, and at any other time by at most a quantum and an iteration.
+by at most an iteration.
+
+A session's *lag* is what its share of the time would have yielded, less the service that it has had (Stoica et al., RTSS'96,
+section 2). While sessions stay active, with a share f and a turn's length r = f·n quanta,
+
+    -(1 - f)·(r + own iteration)  <  lag  <  (1 - f)·r + f·(sum of the others' iterations).
+
+So in any time t its service exceeds f·t less the difference of the two bounds. From the beginning of one of its turns to that of
+another it exceeds f·t - (1 - f)·(r + own iteration) - f·(sum of the others' iterations), because at the beginning of a turn a
+session has at most an iteration too much.
 
 A session that joins or returns starts from the least service over weight of the active sessions. Otherwise it would run alone
 until it had caught up with all the service of the others.
@@ -16,8 +29,8 @@ from dataclasses import dataclass
 
 from laneway.lanes.turns.policy import SessionView
 
-_ROUNDING_QUANTA = 1e-6
-"""The rounding error of sums of times that make up a whole number of quanta."""
+_ROUNDING_TURNS = 1e-6
+"""The rounding error of sums of times that make up a whole number of turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,7 @@ class Fair:
     """Gives equal service for equal weights."""
 
     quantum_seconds: float = 0.0
-    """The intended duration of a turn; 0: service is not rounded, and no turn is shortened."""
+    """The mean length of turns; 0: service is not rounded, and each turn is one iteration."""
 
     @property
     def promises_shares(self) -> bool:
@@ -38,26 +51,28 @@ class Fair:
         return max(newcomer.gpu_seconds, floor * newcomer.weight)
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return the session with the fewest quanta over weight; on a tie, the one that has waited longest."""
+        """Return the session with the fewest turns' worth of service; on a tie, the one that has waited longest."""
+        sessions = tuple(waiting)
+        if not sessions:
+            return None
         if not self.quantum_seconds:
-            ranks = [
-                (each.gpu_seconds / each.weight, each.waiting_since_seconds, each.key) for each in waiting
-            ]
-        else:
-            per_second = 1 / self.quantum_seconds
-            ranks = [
-                (
-                    int(each.gpu_seconds * per_second + _ROUNDING_QUANTA) / each.weight,
-                    each.waiting_since_seconds,
-                    each.key,
-                )
-                for each in waiting
-            ]
-        return min(ranks)[-1] if ranks else None
+            return min((s.gpu_seconds / s.weight, s.waiting_since_seconds, s.key) for s in sessions)[-1]
+        # Any mean weight ranks sessions by service over weight; it only says how finely.
+        per_second = sum([s.weight for s in sessions]) / (len(sessions) * self.quantum_seconds)
+        ranks = [
+            (
+                int(each.gpu_seconds / each.weight * per_second + _ROUNDING_TURNS),
+                each.waiting_since_seconds,
+                each.key,
+            )
+            for each in sessions
+        ]
+        return min(ranks)[-1]
 
-    def surplus_seconds(self, session: SessionView) -> float:
-        """Return its service beyond whole quanta."""
+    def turn_quanta(self, session: SessionView, mean_weight: float) -> float:
+        """Return its part of a round, less the excess of its earlier turns."""
+        whole_quanta = session.weight / mean_weight
         if not self.quantum_seconds:
-            return 0.0
-        quanta = session.gpu_seconds / self.quantum_seconds + _ROUNDING_QUANTA
-        return max(0.0, quanta % 1.0 - _ROUNDING_QUANTA) * self.quantum_seconds
+            return whole_quanta
+        turns = session.gpu_seconds / (self.quantum_seconds * whole_quanta) + _ROUNDING_TURNS
+        return (1.0 - max(0.0, turns % 1.0 - _ROUNDING_TURNS)) * whole_quanta

@@ -39,9 +39,9 @@ class LeastAttained:
         """Service counts unchanged: the lane's other sessions do not matter here."""
         return newcomer.gpu_seconds
 
-    def surplus_seconds(self, session: SessionView) -> float:
-        """Each turn has its whole quantum."""
-        return 0.0
+    def turn_quanta(self, session: SessionView, mean_weight: float) -> float:
+        """Each turn is a quantum."""
+        return 1.0
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return the first arrival in the highest queue that has sessions."""

@@ -62,6 +62,11 @@ class TurnPolicy(Protocol):
         """Return the key of the session that gets the turn; None if no session waits."""
         ...
 
-    def surplus_seconds(self, session: SessionView) -> float:
-        """Return by how much a session's next turn is shortened, because earlier turns exceeded their quanta."""
+    def turn_quanta(self, session: SessionView, mean_weight: float) -> float:
+        """Return the length of a session's next turn, in quanta.
+
+        Args:
+            session: it waits for that turn.
+            mean_weight: of the sessions of the lane that wait, that session included, and of the holder.
+        """
         ...

@@ -31,9 +31,9 @@ class StarvationBound:
         """Delegate to the policy."""
         return self.policy.enter(newcomer, active)
 
-    def surplus_seconds(self, session: SessionView) -> float:
+    def turn_quanta(self, session: SessionView, mean_weight: float) -> float:
         """Delegate to the policy."""
-        return self.policy.surplus_seconds(session)
+        return self.policy.turn_quanta(session, mean_weight)
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return the longest waiting overdue session, else the choice of the policy."""

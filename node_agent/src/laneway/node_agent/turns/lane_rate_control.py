@@ -183,7 +183,7 @@ class LaneRateControl:
         self._scheduler.lanes_changed(())
 
     def _set_first_services(self, now_seconds: float) -> None:
-        services = self._control.first_services(self._settings.quantum_seconds)
+        services = self._control.first_services()
         for key, service_seconds in services.items():
             lease = self._memory.lease(key)
             turn = self._scheduler.turns.get(lease)

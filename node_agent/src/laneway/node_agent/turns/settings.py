@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laneway.api.node_config import NodeConfig
 from laneway.lanes import LaneRules
-from laneway.lanes.turns import TurnPolicy, turn_policy
+from laneway.lanes.turns import SessionView, TurnPolicy, turn_policy
 from laneway.node_agent.turns.release_limit import MAX_TIMEOUTS
 
 
@@ -44,6 +45,11 @@ class TurnSettings:
     def longest_first_iteration_seconds(self) -> float:
         """Return how long a first iteration may take after a request to yield."""
         return self.first_iteration_seconds or MAX_TIMEOUTS * self.timeout_seconds
+
+    def turn_seconds(self, session: SessionView, other_weights: Sequence[int]) -> float:
+        """Return how long a session's next turn lasts beside other sessions that want the lane."""
+        mean_weight = (session.weight + sum(other_weights)) / (1 + len(other_weights))
+        return self.quantum_seconds * self.policy.turn_quanta(session, mean_weight)
 
     @classmethod
     def of(cls, config: NodeConfig) -> TurnSettings:

@@ -83,9 +83,15 @@ class TurnGranter:
             self.next_holders.compare(turn, lease, now_seconds)
 
     def begin(
-        self, lease: Lease, lane: int, now_seconds: float, sessions: Sequence[Session] | None = None
+        self,
+        lease: Lease,
+        lane: int,
+        now_seconds: float,
+        sessions: Sequence[Session] | None = None,
+        predecessor: Lease | None = None,
     ) -> Turn:
-        """Begin a turn; by default of the sessions that requested one."""
+        """Begin a turn; by default of the sessions that requested one. A predecessor that hands over is not in
+        the queue yet."""
         turn = Turn(self.running.next_number(lane), lane, lease, now_seconds)
         for session in lease.sessions if sessions is None else sessions:
             if session.requested or sessions is not None:
@@ -94,7 +100,9 @@ class TurnGranter:
         view = lease.view
         if view is not None:
             turn.waited_seconds = now_seconds - view.waiting_since_seconds
-            quantum_seconds -= self._settings.policy.surplus_seconds(view)
+            weights = [] if predecessor is None else [predecessor.weight]
+            weights += [other.weight for other in self.queue.views(lane) if other.key != lease.key]
+            quantum_seconds = self._settings.turn_seconds(view, weights)
             self.queue.leave(lease)
         # A lease that fills a gap in another's iterations yields as soon as the other returns and is
         # preferred.
@@ -128,7 +136,7 @@ class TurnGranter:
         if lease.view is not None and (may_run or taken):
             turn.holders[0].page.write_turn(0)
             self._free_lane(turn)
-            begun = self.begin(lease, turn.lane, now_seconds)
+            begun = self.begin(lease, turn.lane, now_seconds, predecessor=turn.lease)
             self.armed.pop(turn)
             if not may_run:
                 self.running.stale = True

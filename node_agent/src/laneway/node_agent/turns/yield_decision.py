@@ -41,7 +41,7 @@ def decide(
     """Decide whether the holder yields now, or when to check again.
 
     It yields when it has been between iterations for a while, and when its quantum is over and the policy
-    prefers a waiting lease. If the policy prefers the holder, it gets another quantum. A turn lasts at least
+    prefers a waiting lease. If the policy prefers the holder, it has another turn's time. A turn lasts at least
     one iteration: when the shortest turn is checked, its holder is inside one or idle.
 
     The end of the quantum is known in advance. The holder is told, yields by itself, and needs no check for
@@ -71,7 +71,8 @@ def decide(
         next_holder = _next_holder(turn, waiting, settings, now_seconds)
         if next_holder:
             return YieldNow(idle=False, next_holder=next_holder)
-        quantum_ends_seconds = now_seconds + settings.quantum_seconds
+        holder = turn.lease.to_view(now_seconds, turn.charge_seconds(now_seconds))
+        quantum_ends_seconds = now_seconds + settings.turn_seconds(holder, [each.weight for each in waiting])
     yield_at_seconds, next_holder = None, ""
     if turn.yield_at_seconds is None or turn.yield_at_seconds < quantum_ends_seconds:
         yield_at_seconds = max(quantum_ends_seconds, over_seconds)

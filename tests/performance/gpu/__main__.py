@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import sys
 from dataclasses import asdict
@@ -45,8 +46,15 @@ def main() -> int:
             _measure(name, module, options)
         if options.results is None:
             return 0
-    if not options.no_page:
-        write_page(options.results, GPU)
+    if options.no_page:
+        return 0
+    if importlib.util.find_spec("mdformat") is None:
+        print(
+            f"{options.results}: the page is not written, because this Python has no mdformat: copy the folder to a checkout, and run "
+            "python -m tests.performance.gpu --only-page --results FOLDER"
+        )
+        return 0
+    write_page(options.results, GPU)
     return 0
 
 

@@ -177,6 +177,8 @@ def _kubelet_config(node: NodePlan, paths: NodePaths, credentials: NodeCredentia
         # Tests stop and start nodes; the defaults would make each of them wait for most of a minute.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
+        # They also kill containers of one pod again and again: by default each start waits twice as long as the last, from 10 s on.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         "serializeImagePulls": False,
         "registerNode": True,
     }

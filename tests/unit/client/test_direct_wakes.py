@@ -23,6 +23,7 @@ from tests.unit.client.fake_agent import (
     Connection,
     FakeAgent,
 )
+from tests.unit.client.forking import in_forked_child
 from tests.unit.client.waiting import wait_until
 
 WAKE = 7
@@ -169,12 +170,54 @@ def test_a_holder_wakes_its_successor_when_it_releases(lane: Lane) -> None:
 def test_a_process_that_signals_without_end_is_not_heard_any_more() -> None:
     wakes = DirectWakes()
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    wakes.add(WAKE, os.dup(descriptor), signals=False)
+    own = os.dup(descriptor)
+    wakes.add(WAKE, own, signals=False)
     for _ in range(MAX_STRAY_SIGNALS):
         os.eventfd_write(descriptor, 1)
-        assert wakes.collect() == [WAKE]
-        wakes.reject(WAKE)
+        assert wakes.poll(0) == [own]
+        wakes.reject(wakes.wake_of(own), own)
     os.eventfd_write(descriptor, 1)
-    assert wakes.collect() == []
+    assert wakes.poll(0) == []
+    os.close(descriptor)
+    wakes.close()
+
+
+def test_each_signal_is_an_event_although_none_is_read() -> None:
+    wakes = DirectWakes()
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    own = os.dup(descriptor)
+    wakes.add(WAKE, own, signals=False)
+    for _ in range(3):
+        os.eventfd_write(descriptor, 1)
+        assert wakes.poll(0) == [own]
+        assert wakes.poll(0) == [], "it is one event"
+    os.close(descriptor)
+    wakes.close()
+
+
+def test_a_closed_wake_is_not_heard_although_the_other_process_signals_it() -> None:
+    wakes = DirectWakes()
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    wakes.add(WAKE, os.dup(descriptor), signals=False)
+    wakes.remove(WAKE)
+    os.eventfd_write(descriptor, 1)
+    assert wakes.poll(0) == []
+    os.close(descriptor)
+    wakes.close()
+
+
+def test_a_forked_child_that_closes_its_wakes_leaves_those_of_its_parent() -> None:
+    wakes = DirectWakes()
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    own = os.dup(descriptor)
+    wakes.add(WAKE, own, signals=False)
+
+    def close() -> bool:
+        wakes.close()
+        return True
+
+    assert in_forked_child(close)
+    os.eventfd_write(descriptor, 1)
+    assert wakes.poll(0) == [own]
     os.close(descriptor)
     wakes.close()

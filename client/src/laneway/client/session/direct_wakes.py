@@ -2,6 +2,9 @@
 
 A wake is an eventfd that the agent creates for one pair of processes. A signal alone allows nothing: it
 counts only while the page says that this wake announces a turn (docs/contracts.md, "The page").
+
+The eventfds are watched edge-triggered: each signal is an event, although none is read. So a woken process begins
+after one system call.
 """
 
 from __future__ import annotations
@@ -10,16 +13,19 @@ import os
 import select
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, Optional
 
 SIGNAL: Final = (1).to_bytes(8, sys.byteorder)
 MAX_STRAY_SIGNALS: Final = 1000
 """Signals without effect, one after the other, after which a wake is closed. The other process may signal as
 often as it likes, and each signal costs this one's time."""
+MAX_EVENTS: Final = 64
+"""Events of one system call: of all wakes of a process, and the other descriptors."""
 
 
 class DirectWakes:
-    """The wakes of one session. The listening or the waiting thread adds and removes them."""
+    """The wakes of one session, and the other descriptors that a thread polls while it waits for a turn. The listening
+    or the waiting thread adds and removes wakes."""
 
     def __init__(self) -> None:
         self._signalled: dict[int, int] = {}
@@ -29,9 +35,21 @@ class DirectWakes:
         self._epoll = select.epoll()
         self._stray_signals = 0
 
-    def fileno(self) -> int:
-        """Returns the descriptor to poll for input while a turn is awaited."""
-        return self._epoll.fileno()
+    def watch(self, descriptor: int) -> None:
+        """Makes `poll` return for input of another descriptor as well, until that is closed."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def poll(self, seconds: Optional[float]) -> list[int]:
+        """Returns the descriptors with input, and those of wakes that were signalled since the last call.
+
+        Args:
+            seconds: how long to wait at most; None for no limit.
+        """
+        return [found for found, _event in self._epoll.poll(seconds, MAX_EVENTS)]
+
+    def wake_of(self, descriptor: int) -> int:
+        """Returns the number of the wake that a polled descriptor belongs to; 0: it belongs to none."""
+        return self._awaited.get(descriptor, 0)
 
     def add(self, wake: int, descriptor: int, *, signals: bool) -> None:
         """Takes over the descriptor of a wake."""
@@ -40,52 +58,55 @@ class DirectWakes:
             self._signalled[wake] = descriptor
         else:
             self._awaited[descriptor] = wake
-            self._epoll.register(descriptor, select.EPOLLIN)
+            self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLET)
 
     def remove(self, wake: int) -> None:
         """Closes a wake; an unknown one is ignored."""
         descriptors = [found for found, number in self._awaited.items() if number == wake]
         for descriptor in descriptors:
             del self._awaited[descriptor]
+            with suppress(OSError):  # closing it is not enough: the other process has the eventfd as well
+                self._epoll.unregister(descriptor)
         if wake in self._signalled:
             descriptors.append(self._signalled.pop(wake))
         for descriptor in descriptors:
             with suppress(OSError):
-                os.close(descriptor)  # this also removes it from the epoll set
+                os.close(descriptor)
 
     def signal(self, wake: int) -> None:
         """Wakes the process at the other end; does nothing for an unknown wake."""
         descriptor = self._signalled.get(wake)
-        if descriptor is not None:
-            with suppress(OSError):  # the counter is full, so the signal is there already
-                os.write(descriptor, SIGNAL)
+        if descriptor is None:
+            return
+        try:
+            os.write(descriptor, SIGNAL)
+        except OSError:
+            return  # one of the two processes has filled the counter, so the agent grants their turns
 
-    def collect(self) -> list[int]:
-        """Returns the wakes that were signalled since the last call."""
-        wakes = []
-        for descriptor, _event in self._epoll.poll(0):
-            wake = self._awaited.get(descriptor)
-            with suppress(OSError):
-                os.read(descriptor, len(SIGNAL))
-            if wake is not None:
-                wakes.append(wake)
-        return wakes
+    def discard(self) -> None:
+        """Forgets the signals that came so far."""
+        self._epoll.poll(0, MAX_EVENTS)
 
     def accept(self) -> None:
         """Records that a signal announced a turn."""
         self._stray_signals = 0
 
-    def reject(self, wake: int) -> None:
-        """Records a signal that announced nothing, and closes its wake after too many."""
+    def reject(self, wake: int, descriptor: int) -> None:
+        """Reads a signal that announced nothing, and closes its wake after too many."""
+        with suppress(OSError):
+            os.read(descriptor, len(SIGNAL))
         self._stray_signals += 1
         if self._stray_signals >= MAX_STRAY_SIGNALS:
             self._stray_signals = 0
             self.remove(wake)
 
     def close(self) -> None:
-        """Closes all descriptors."""
-        for wake in [*self._signalled, *self._awaited.values()]:
-            self.remove(wake)
+        """Closes all descriptors. They stay registered: a forked child shares the set with its parent."""
+        for descriptor in [*self._signalled.values(), *self._awaited]:
+            with suppress(OSError):
+                os.close(descriptor)
+        self._signalled.clear()
+        self._awaited.clear()
         self._epoll.close()
 
     def __del__(self) -> None:

@@ -102,6 +102,8 @@ class Session:
         """Wakes the thread that waits for a turn."""
         self._listener_wakeup: Optional[WakeupPipe] = None
         self._wakes = DirectWakes()
+        self._wakes.watch(channel.fileno())
+        self._wakes.watch(self._wakeup.fileno())
         self.keepalive = Keepalive()
         """Detects an agent that hangs; active where the agent answers pings."""
         self._waiting_thread = 0
@@ -138,13 +140,9 @@ class Session:
                 Called again after `interrupt`.
         """
         self._wants_next_turn = time.monotonic_ns() - self._released_ns < IMMEDIATE_NS
-        poller = select.poll()
         self._waiting_thread = threading.get_ident()
         self.keepalive.start_waiting()
         try:
-            poller.register(self._channel, select.POLLIN)
-            poller.register(self._wakeup, select.POLLIN)
-            poller.register(self._wakes, select.POLLIN)
             self._epoll.modify(self._channel, 0)
             while not self.closed:
                 # At a possible pause point, wait until the gang has decided whether it pauses here.
@@ -165,7 +163,7 @@ class Session:
                 elif not requested and not frozen:
                     self._requested = True
                     self._send(REQUEST)
-                self._wait_for_message(poller, seconds)
+                self._wait_for_message(seconds)
         except (OSError, ValueError) as error:
             self.close(f"waiting failed: {error}")
         finally:
@@ -268,19 +266,19 @@ class Session:
 
     # --- internals ---
 
-    def _wait_for_message(self, poller: select.poll, seconds: Optional[float]) -> None:
+    def _wait_for_message(self, seconds: Optional[float]) -> None:
         """Handles the agent's next message or a wakeup while a turn is awaited; closes the session if the
         agent hangs."""
         keepalive = self.keepalive
         if keepalive.should_ping():
             self._send(PING)
         seconds = keepalive.until_ping(seconds)
-        wakeup, wakes = self._wakeup.fileno(), self._wakes.fileno()
-        for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
-            if descriptor == wakeup:
+        for descriptor in self._wakes.poll(seconds):
+            wake = self._wakes.wake_of(descriptor)
+            if wake:
+                self._on_wake(wake, descriptor)
+            elif descriptor == self._wakeup.fileno():
                 self._wakeup.clear()
-            elif descriptor == wakes:
-                self._on_wakes()
             else:
                 # Messages after a grant are left to the listening thread, so that the iteration begins first.
                 self.pump(most=1)
@@ -334,7 +332,7 @@ class Session:
         elif self._waiting_thread != threading.get_ident():
             self._wakeup.wake()
 
-    def _on_wakes(self) -> None:
+    def _on_wake(self, wake: int, descriptor: int) -> None:
         """Takes the turn that the page says a signalled wake announces.
 
         The page is read again after the number is noted: the agent first withdraws a turn and then looks
@@ -342,18 +340,17 @@ class Session:
         """
         words = self.words
         with self._reading:
-            for wake in self._wakes.collect():
-                turn = words[ARMED_TURN]
-                if not turn or words[ARMED_WAKE] != wake or self._held_turn:
-                    self._wakes.reject(wake)
-                    continue
-                words[TAKEN_NS] = time.monotonic_ns()
-                words[TAKEN] = turn
-                if turn not in (words[ARMED_TURN], words[TURN]):
-                    words[TAKEN] = 0
-                    continue
-                self._wakes.accept()
-                self._on_grant(turn)
+            turn = words[ARMED_TURN]
+            if not turn or words[ARMED_WAKE] != wake or self._held_turn:
+                self._wakes.reject(wake, descriptor)
+                return
+            words[TAKEN_NS] = time.monotonic_ns()
+            words[TAKEN] = turn
+            if turn != words[ARMED_TURN] and turn != words[TURN]:
+                words[TAKEN] = 0
+                return
+            self._wakes.accept()
+            self._on_grant(turn)
 
     def holds(self, turn: int) -> bool:
         """Returns whether the page confirms a turn, or it was taken and the agent has not answered yet."""
@@ -425,12 +422,12 @@ class Session:
 
     def _release(self, turn: int, again: bool) -> None:
         self._prepare_device()
-        iterations = self.words[ITERATIONS] - self._iterations_at_grant
-        gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         if again:
             self._requested = True
         self._held_turn = 0
         self._hand_over()
+        iterations = self.words[ITERATIONS] - self._iterations_at_grant
+        gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         self._send(encode_release(turn, iterations, gpu_seconds, again))
         self._released_ns = time.monotonic_ns()
 
@@ -460,7 +457,7 @@ class Session:
         words[TAKEN] = 0
         if words[SUCCESSOR]:
             self._wakes.signal(words[SUCCESSOR])
-        self._wakes.collect()
+        self._wakes.discard()
 
     def _send(self, packet: bytes) -> None:
         if self.closed:

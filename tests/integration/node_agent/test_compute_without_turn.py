@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +34,6 @@ ACCUSATION = "its processes compute without a turn while others of its lane take
 
 MakeNode = Callable[..., Node]
 MakePod = Callable[[], PodCgroup]
-
-
-@pytest.fixture
-def make_pod() -> Iterator[MakePod]:
-    """Make pods' cgroups; their processes end with the test."""
-    pods: list[PodCgroup] = []
-
-    def make() -> PodCgroup:
-        pods.append(PodCgroup())
-        return pods[-1]
-
-    yield make
-    for pod in pods:
-        pod.remove()
 
 
 def start(make_node: MakeNode, **watchdog: Any) -> Node:

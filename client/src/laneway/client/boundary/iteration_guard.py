@@ -33,7 +33,8 @@ from laneway.client.session.shared_page import (
 if TYPE_CHECKING:
     from laneway.client.boundary.stop_signal import StopSignal
     from laneway.client.memory.meter import MemoryMeter
-    from laneway.client.session.session import Gang, Session
+    from laneway.client.session.pause import Gang
+    from laneway.client.session.session import Session
 
 MAX_WAIT_SECONDS: Final = 1.0
 """How often a thread that waits for a turn checks whether another thread has begun an iteration."""
@@ -174,7 +175,7 @@ class IterationGuard:
         session.before_release = self.meter.prepare_release
         session.free_memory = self.meter.free_memory
         session.on_order = self._on_order
-        session.gang = self.gang
+        session.pause.gang = self.gang
         if session.settings.answers_ping:
             session.keepalive = Keepalive(self._agent_timeout_seconds)
         self.offload.attach(session.settings.simulated)

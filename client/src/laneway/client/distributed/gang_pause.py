@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 if TYPE_CHECKING:
-    from laneway.client.session.session import Session
+    from laneway.client.session.pause import Pause
 
 log = logging.getLogger("laneway.client")
 
@@ -40,7 +40,7 @@ class TorchGang:
     def __init__(self) -> None:
         self._proposals: Optional[PauseProposals] = None
 
-    def agree(self, session: Session) -> bool:
+    def agree(self, pause: Pause) -> bool:
         """Finds out after which iteration all ranks pause; returns False where there is no other rank."""
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -53,7 +53,7 @@ class TorchGang:
             self._proposals = PauseProposals(store, distributed.get_rank(), ranks)
             # A thread inside the store's C++ code at interpreter exit would abort the process.
             atexit.register(self._proposals.end)
-        arguments = (self._proposals, self._proposals.begin(), session)
+        arguments = (self._proposals, self._proposals.begin(), pause)
         thread = threading.Thread(target=_guarded, args=arguments, name="laneway-gang", daemon=True)
         thread.start()
         self._proposals.reader = thread
@@ -99,43 +99,43 @@ class PauseProposals:
         return [int(note) for note in proposals if note]
 
 
-def _guarded(proposals: PauseProposals, pause: int, session: Session) -> None:
+def _guarded(proposals: PauseProposals, number: int, pause: Pause) -> None:
     try:
-        pause_together(proposals, pause, session)
+        pause_together(proposals, number, pause)
     except (
         Exception
     ) as error:  # the store is of another kind, or gone: at worst one rank of the gang stops too early
         log.debug("the gang could not agree on where to pause: %r", error)
-        session.pause_after(0, final=True)
+        pause.pause_after(0, final=True)
 
 
 def pause_together(
-    proposals: PauseProposals, pause: int, session: Session, timeout_seconds: float = PROPOSAL_TIMEOUT_SECONDS
+    proposals: PauseProposals, number: int, pause: Pause, timeout_seconds: float = PROPOSAL_TIMEOUT_SECONDS
 ) -> None:
-    """Pauses the session after the iteration that its gang agrees on; returns when the pause is over."""
-    highest = _freeze(session)
-    proposals.post(pause, str(highest))
+    """Pauses the process after the iteration that its gang agrees on; returns when the pause is over."""
+    highest = _freeze(pause)
+    proposals.post(number, str(highest))
     try:
         deadline_seconds = time.monotonic() + timeout_seconds
         complete = False
-        while session.is_pausing and not complete and not proposals.ended.is_set():
+        while pause.is_pausing and not complete and not proposals.ended.is_set():
             numbers = [highest, *proposals.read()]
             complete = len(numbers) > proposals.ranks or time.monotonic() >= deadline_seconds
             if complete or max(numbers) > highest:
                 highest = max(numbers)
-                session.pause_after(highest, final=complete)
+                pause.pause_after(highest, final=complete)
             proposals.ended.wait(POLL_SECONDS)
-        while (session.is_pausing or session.is_paused) and not proposals.ended.is_set():
+        while (pause.is_pausing or pause.is_paused) and not proposals.ended.is_set():
             proposals.ended.wait(PAUSED_POLL_SECONDS)
     finally:
-        proposals.post(pause, "")
+        proposals.post(number, "")
 
 
-def _freeze(session: Session) -> int:
+def _freeze(pause: Pause) -> int:
     """Prevents any iteration beyond the current or next one; returns that iteration's number."""
     while True:
-        number = session.iterations + 1
-        session.pause_after(number, final=False)
+        iteration = pause.iterations + 1
+        pause.pause_after(iteration, final=False)
         # Otherwise that iteration has ended and the next has begun, beyond the number: try again.
-        if session.iterations < number or not session.is_pausing:
-            return number
+        if pause.iterations < iteration or not pause.is_pausing:
+            return iteration

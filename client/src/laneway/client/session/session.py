@@ -27,11 +27,12 @@ import select
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.session.channel import Channel, ChannelClosedError, encode, encode_release
 from laneway.client.session.direct_wakes import DirectWakes
 from laneway.client.session.keepalive import Keepalive
+from laneway.client.session.pause import Pause
 from laneway.client.session.shared_page import (
     ARMED_TURN,
     ARMED_WAKE,
@@ -63,18 +64,6 @@ IMMEDIATE_NS: Final = 1_000_000
 """A turn requested within a millisecond of the last release could have been requested with that release."""
 RELEASE_POLL_SECONDS: Final = 0.01
 """How long a thread waits before it checks again whether another thread has sent its release."""
-
-
-class Gang(Protocol):
-    """The other processes of a gang."""
-
-    def agree(self, session: Session) -> bool:
-        """Finds out, in another thread, after which iteration the session pauses, and calls
-        `Session.pause_after`.
-
-        Returns:
-            False, without doing anything, where this process is on its own.
-        """
 
 
 class Session:
@@ -131,13 +120,7 @@ class Session:
         """This session has held a turn, so a revocation is not of an earlier session's turn."""
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
-        self._unanswered_pauses: deque[None] = deque()
-        self._pause_after: Optional[int] = None
-        """The process pauses once this many iterations are done; None: no pause."""
-        self._pause_is_final = False
-        """`_pause_after` will not change any more: the gang has agreed, or there is no gang."""
-        self.gang: Optional[Gang] = None
-        """The processes that this one waits for inside its iterations, if it is one of several."""
+        self.pause = Pause(words, self._on_pause_moved)
         self._revoked_turn = 0
         """A turn that was revoked within its iteration. The lane waits until it is released at the boundary."""
         self._awaits_answer = covers_iteration
@@ -163,7 +146,7 @@ class Session:
             self._epoll.modify(self._channel, 0)
             while not self.closed:
                 # At a possible pause point, wait until the gang has decided whether it pauses here.
-                frozen = self._pause_after is not None and not self._pause_is_final and self._is_frozen()
+                frozen = self.pause.is_undecided()
                 # Read before `idle_turn`: if the listening thread reads a grant in between, it fills
                 # `idle_turn` and wakes this thread.
                 requested = self._requested
@@ -191,11 +174,11 @@ class Session:
     def yield_turn(self) -> None:
         """Releases the turn or pauses, if the page asks for it. Called at a boundary, with the turn idle
         again."""
-        frozen = self._is_frozen()
+        frozen = self.pause.is_reached()
         if self.words[PAUSED] and not frozen and not self._is_yield_due():
             return  # the gang pauses at a later boundary
         self._return_turn(self._wants_next_turn and self.settings.release_again and not frozen)
-        if frozen and self._pause_is_final:
+        if frozen and self.pause.is_final:
             self._answer_pause()
 
     def iteration_ended(self) -> None:
@@ -265,6 +248,7 @@ class Session:
         if not self.closed:
             log.debug("session %s has ended: %s", self.settings.session, reason)
             self.closed = True
+        self.pause.end()
         self._channel.close()
         # Closing a descriptor removes it from an epoll set without waking the threads that wait.
         self._wakeup.wake()
@@ -274,6 +258,7 @@ class Session:
     def forget(self) -> None:
         """Closes the inherited descriptors in a forked child; the parent's session continues."""
         self.closed = True
+        self.pause.end()
         self._channel.forget()
         self._epoll.close()
         self._wakes.close()
@@ -312,10 +297,9 @@ class Session:
         elif kind == "revoke":
             self._on_revoke(_turn_of(message, 0), str(message.get("reason", "")))
         elif kind == "pause":
-            self._on_pause()
+            self.pause.begin()
         elif kind == "resume":
-            self._unanswered_pauses.clear()
-            self._pause_after = None
+            self.pause.resume()
             self._wakeup.wake()
         elif kind == "free":
             self._on_free()
@@ -393,65 +377,22 @@ class Session:
         elif turn and not self._was_granted and not self.words[INSIDE]:
             self._release(turn, again=False)  # a turn of an earlier connection, whose iteration has ended
 
-    def _on_pause(self) -> None:
-        self._unanswered_pauses.append(None)
-        if self.gang is None or not self.gang.agree(self):
-            self.pause_after(0, final=True)
-
-    @property
-    def iterations(self) -> int:
-        """Iterations completed by the process."""
-        return self.words[ITERATIONS]
-
-    @property
-    def is_pausing(self) -> bool:
-        """Whether a pause was requested and neither answered nor cancelled."""
-        return bool(self._unanswered_pauses) and not self.closed
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether a pause was answered and has not ended."""
-        return self._pause_after is not None and not self.is_pausing and not self.closed
-
-    def pause_after(self, iterations: int, *, final: bool) -> None:
-        """Allows no new iteration once `iterations` are done. Callable from any thread; the number may grow
-        until it is final.
-
-        Args:
-            iterations: the number of iterations after which the process pauses.
-            final: the process certainly stops there, so the pause is answered.
-        """
-        if not self.is_pausing:
-            return
-        self._pause_is_final = final
-        self._pause_after = iterations
+    def _on_pause_moved(self) -> None:
+        """Pauses if the process is at the iteration after which it is to pause now."""
         self._wakeup.wake()
-        if not self._is_frozen():
+        if not self.pause.is_reached():
             return
         self._return_turn()
         # If the turn is in use, an iteration is running, and its end will answer.
-        if final and not self._held_turn and not self.words[INSIDE]:
+        if self.pause.is_final and not self._held_turn and not self.words[INSIDE]:
             self._answer_pause()
 
     def _is_yield_due(self) -> bool:
         return 0 < self.words[YIELD] <= time.monotonic_ns()
 
-    def _is_frozen(self) -> bool:
-        """Whether the process is at its pause point, or possibly at it."""
-        return bool(
-            self.words[PAUSED]
-            and self._pause_after is not None
-            and self.words[ITERATIONS] >= self._pause_after
-        )
-
     def _answer_pause(self) -> None:
-        """Answers a pause once, whichever thread calls first."""
-        try:
-            self._unanswered_pauses.pop()
-        except IndexError:
-            return
-        self._unanswered_pauses.clear()
-        self._send(PAUSED_ANSWER)
+        if self.pause.take_answer():
+            self._send(PAUSED_ANSWER)
 
     def _take_turn(self) -> int:
         """Takes the turn out of `idle_turn`; returns 0 if it is in use or no longer valid."""

@@ -17,7 +17,7 @@ from laneway.node_agent.event_loop import EventLoop, Timer
 from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.sessions.connection import Connection, RefusedError
 from laneway.node_agent.sessions.identity import Peer
-from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.limits import Limits, ProcessLimits
 from laneway.node_agent.sessions.listener import Listener
 from laneway.node_agent.sessions.packets import Packet, encode
 from laneway.node_agent.sessions.profile_throttle import ProfileThrottle
@@ -99,6 +99,10 @@ class SessionBroker:
             self.listener.name,
         )
 
+    def max_processes(self, limits: ProcessLimits) -> int:
+        """Return how many processes may be connected."""
+        return limits.sessions
+
     def rejection(self, reason: str) -> bytes:
         """Return the packet that tells a rejected peer why."""
         return encode("error", reason=reason)
@@ -141,6 +145,10 @@ class SessionBroker:
             connection.ungate()
             return
         lease, turns = self._hold_for(fields["gpu"], fields.get("local_rank"))
+        if fields.get("no_turns"):
+            turns.record_no_turns(lease, _one_line(fields["no_turns"]))
+            connection.close()
+            return
         pid = connection.peer.pid
         earlier = [other for other in lease.sessions if other.pid == pid]
         self._check_number(lease, earlier)

@@ -256,6 +256,13 @@ class Lease:
             self.counted.persistent_bytes + self.counted.framework_bytes, self.counted.ephemeral_bytes
         )
 
+    def charge(self, seconds: float) -> None:
+        """Charge service to it. If it waits, the turn policy sees it at once."""
+        self.service_seconds += seconds
+        self.attained_seconds += seconds
+        if self.view is not None:
+            self.view = self.to_view(self.view.waiting_since_seconds)
+
     def to_view(self, waiting_since_seconds: float, extra_seconds: float = 0.0) -> SessionView:
         """Return what the turn policy sees of it."""
         return SessionView(

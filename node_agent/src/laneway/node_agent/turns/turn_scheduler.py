@@ -244,7 +244,7 @@ class TurnScheduler:
 
     def observe_memory(self, reading: MemoryReading | None) -> None:
         """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
-        if self._pending.observe(reading):
+        if self._pending.observe(reading, self._clock.monotonic()):
             self._release_finished()
 
     def process_left(self, lease: Lease, session: Session, *, ended: bool = False) -> None:
@@ -561,8 +561,7 @@ class TurnScheduler:
         if self._turns.get(lease) is turn:
             self._free_lane(turn, now_seconds)
         charge_seconds = turn.charge_seconds(now_seconds)
-        lease.service_seconds += charge_seconds
-        lease.attained_seconds += charge_seconds
+        lease.charge(charge_seconds)
         lease.turn_time.ended_seconds += now_seconds - turn.began_seconds
         lease.away_since_seconds = now_seconds
         since_seconds = turn.contended_since_seconds

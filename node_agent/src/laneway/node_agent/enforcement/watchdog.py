@@ -41,6 +41,9 @@ from laneway.node_agent.turns.stray_report import StrayReport
 
 _log = logging.getLogger(__name__)
 
+_COMPUTES_RATIO = 0.05
+"""A process computes if it did so for this part of the time between two readings. Less takes next to nothing from others."""
+
 
 @dataclass(slots=True)
 class _TrackedContainer:
@@ -318,7 +321,13 @@ def _memory_reading(reading: GPUReading, memory: ProcessMemory | None) -> Memory
     if memory is None:
         return None
     container_bytes = {key: sum(by_pid.values()) for (_, key), by_pid in memory.by_claim.items()}
-    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes)
+    utilization = reading.process_utilization or {}
+    computing = frozenset(
+        key
+        for (_, key), by_pid in memory.by_claim.items()
+        if any(utilization.get(pid, 0.0) >= _COMPUTES_RATIO for pid in by_pid)
+    )
+    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes, computing)
 
 
 def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], frozenset[str]]:

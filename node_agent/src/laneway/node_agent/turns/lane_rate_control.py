@@ -159,7 +159,9 @@ class LaneRateControl:
             weight=lease.weight,
             iterations=0 if page is None else page.iterations,
             busy_seconds=0.0 if page is None else page.busy_ns / NANOSECONDS,
-            inside=turn is not None and any(holder.page.inside for holder in turn.holders),
+            # A holder that says that it is idle, and computes beside the other lanes, competes with them.
+            inside=turn is not None
+            and (lease.computes or any(holder.page.inside for holder in turn.holders)),
             turns=lease.counters.turns,
             charged_seconds=lease.attained_seconds + running_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,

@@ -54,6 +54,9 @@ class Lease:
     turn_time: TurnTime = field(default_factory=TurnTime)
     """How long it has held turns, by the clock."""
 
+    computes: bool = False
+    """The last reading of the driver showed that one of its processes computed, whatever their pages say."""
+
     unscheduled_seconds: float = 0.0
     """For how long it computed without a turn while others of its lane wanted one, as sampled."""
 

@@ -26,7 +26,7 @@ from laneway.node_agent.turns.lease import Lease
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """What the driver shows of a GPU's memory."""
+    """What the driver shows of a GPU's memory, and who computes on it."""
 
     taken_seconds: float
     """CLOCK_MONOTONIC from before the driver was asked."""
@@ -36,6 +36,10 @@ class MemoryReading:
 
     container_bytes: Mapping[str, int] = field(default_factory=dict)
     """All processes of a container together, by the container's key."""
+
+    computing: frozenset[str] = frozenset()
+    """The keys of the containers with a process that computed since the reading before; empty where the driver does not
+    report that."""
 
 
 @dataclass(eq=False, slots=True)

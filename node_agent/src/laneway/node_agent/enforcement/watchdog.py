@@ -133,7 +133,7 @@ class Watchdog:
         if not fresh and reading is not None and not self.active:
             return
         self._last = reading
-        claims, lacking = self._loop.ask(partial(_view_of, self._turns, self._containers))
+        claims, full, uncovered = self._loop.ask(partial(_view_of, self._turns, self._containers))
         self._track(claims, now_seconds)
         memory = None
         if fresh and reading is not None and not reading.processes_hidden:
@@ -141,6 +141,9 @@ class Watchdog:
             self._log_foreign(memory.foreign)
         if fresh and reading is not None:
             self._loop.post(partial(self._turns.record_memory_reading, _memory_reading(reading, memory)))
+        lacking = uncovered | {
+            key for key, quota in full.items() if self._may_be_full(key, quota, memory, reading)
+        }
         for tracked in self._tracked.values():
             urgent = bool(lacking - {tracked.claim.record.key})
             if memory is not None and reading is not None:
@@ -148,6 +151,15 @@ class Watchdog:
             self._act(tracked, self._step(tracked, memory, now_seconds, urgent=urgent), urgent=urgent)
             self._publish(tracked, self._status(tracked, level, reading))
         self._check_strays(memory, now_seconds, spared_strays, urgent=bool(lacking))
+
+    def _may_be_full(
+        self, key: str, quota_bytes: int, memory: ProcessMemory | None, reading: GPUReading | None
+    ) -> bool:
+        """Return whether a container that says so can have found the GPU full within its quota."""
+        if reading is None:
+            return True
+        own = {} if memory is None else memory.by_claim.get((self._gpu, key), {})
+        return self._turns.gpu.memory_bytes - reading.used_bytes + sum(own.values()) < quota_bytes
 
     def spent_grace(self) -> Iterator[SpentGrace]:
         """Return the grace that containers have spent."""
@@ -330,9 +342,11 @@ def _memory_reading(reading: GPUReading, memory: ProcessMemory | None) -> Memory
     return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes, computing)
 
 
-def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], frozenset[str]]:
-    """Return all claims to a GPU, and the keys of the containers that lack memory now. Called on the loop's
-    thread."""
+def _view_of(
+    turns: GPUTurns, containers: Path
+) -> tuple[tuple[Claim, ...], Mapping[str, int], frozenset[str]]:
+    """Return all claims to a GPU; the quotas of the containers that say that they found it full; and the keys of those whose
+    memory is not covered. Called on the loop's thread."""
     claims = tuple(
         Claim(
             gpu=turns.gpu.uuid,
@@ -348,8 +362,8 @@ def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], froz
         )
         for lease in turns.leases.values()
     )
-    uncovered = {lease.key for lease in turns.leases.values() if lease.uncovered}
-    return claims, turns.found_device_full() | uncovered
+    uncovered = frozenset(lease.key for lease in turns.leases.values() if lease.uncovered)
+    return claims, turns.found_device_full(), uncovered
 
 
 def _check_member(claim: Claim, pid: int) -> None:

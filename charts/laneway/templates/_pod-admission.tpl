@@ -23,6 +23,13 @@
 has({{ $new }}) && key in {{ $new }} && (variables.isNew || !has({{ $old }}) || !(key in {{ $old }}) || {{ $new }}[key] != {{ $old }}[key])
 {{- end -}}
 
+{{/* Whether the request takes `key` away: "labels" or "annotations". */}}
+{{- define "laneway.cel.removesKey" -}}
+{{- $new := printf "object.metadata.%s" . -}}
+{{- $old := printf "oldObject.metadata.%s" . -}}
+!variables.isNew && has({{ $old }}) && key in {{ $old }} && !(has({{ $new }}) && key in {{ $new }})
+{{- end -}}
+
 {{/* A path without doubled slashes and dots, and with one slash at its end. */}}
 {{- define "laneway.cel.cleanPath" -}}
 ("/" + {{ . }}.split("/").filter(part, part != "" && part != ".").map(part, part + "/").join(""))

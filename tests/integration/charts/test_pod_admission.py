@@ -213,6 +213,20 @@ def test_a_workers_metadata_may_be_kept_and_not_be_changed(
     refused(author.patches("digits-0", change), f"metadata sets the label {names.JOB_LABEL}")
 
 
+def test_a_worker_cannot_be_hidden_from_the_operator(author: Author, account: Callable[..., Any]) -> None:
+    worker = with_metadata("labels", names.JOB_LABEL, "digits", a_pod("digits-1"))
+    worker["metadata"]["annotations"] = {names.SPANS_GPUS_ANNOTATION: "true"}
+    operator = account("laneway-operator")
+    taken(operator.kubectl("create", "-f", "-", manifest=worker))
+    for kind, key, word in (
+        ("labels", names.JOB_LABEL, "label"),
+        ("annotations", names.SPANS_GPUS_ANNOTATION, "annotation"),
+    ):
+        removal = {"metadata": {kind: {key: None}}}
+        refused(author.patches("digits-1", removal), f"metadata no longer has the {word} {key}, by which")
+    taken(author.patches("digits-1", {"metadata": {"labels": {"team": None}}}))
+
+
 def test_the_operators_pods_are_held_to_the_variables_too(account: Callable[..., Any]) -> None:
     operator = account("laneway-operator")
     for pod, sentence in (

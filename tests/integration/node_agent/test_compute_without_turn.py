@@ -100,3 +100,25 @@ def test_a_node_can_be_told_to_warn_only(make_node: MakeNode, make_pod: MakePod)
     assert warning in node.log
     assert hostile.poll() is None
     assert node.session("hostile")["evicted"] == ""
+
+
+def test_a_holder_that_computes_and_says_that_it_is_idle_takes_turns_with_the_other_lanes(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(health={"probeSeconds": 1}).start()
+    processes = []
+    for name in ("honest", "ghost"):
+        pod = make_pod()
+        container = node.container(name, 40, pod_uid=pod.uid).await_socket()
+        process = container.process()
+        pod.take(process)
+        process.hello()
+        process.profile(10, 10)
+        process.turn()
+        computes(node, pod, container)
+        processes.append(process)
+    assert node.session("honest")["lane"] != node.session("ghost")["lane"]
+    processes[0].do("write", word=9, value=1)
+    eventually(
+        "one of them is to yield", lambda: any(each.do("read", word=2)["value"] for each in processes), 60
+    )

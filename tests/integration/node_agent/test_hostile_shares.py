@@ -37,6 +37,24 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: 
     assert sum(trained["waits"]) - sum(trained["turns"]) < longest_seconds + HOLD_SECONDS / 2
 
 
+def test_a_process_that_keeps_the_lane_after_its_turns_gets_only_its_share(make_node: MakeNode) -> None:
+    node = make_node(
+        lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
+    ).start()
+    other = node.container("other", 50).await_socket().process()
+    other.hello()
+    other.profile(10, 10)
+    hog = node.container("hog", 50).await_socket().process(HOSTILE)
+    assert hog.pid
+    hog.start("keep_the_lane", seconds=SECONDS, keep_seconds=HOLD_SECONDS)
+    other.do("train", seconds=SECONDS, iteration_seconds=0.004)
+    turns = [turn for turn in node.get("/turns") if turn["pod"] == "other" and turn["end_seconds"]]
+    kept_seconds = hog.finish()["kept_seconds"]
+    held_seconds = sum(turn["end_seconds"] - turn["start_seconds"] for turn in turns)
+    assert kept_seconds >= HOLD_SECONDS
+    assert held_seconds > kept_seconds - 3 * HOLD_SECONDS, (held_seconds, kept_seconds)
+
+
 @pytest.mark.parametrize("asks_first", [False, True], ids=["it never asks", "it goes on after its release"])
 def test_a_process_that_computes_without_a_turn_keeps_no_lane(make_node: MakeNode, asks_first: bool) -> None:
     node = make_node(

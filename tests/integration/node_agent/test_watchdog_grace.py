@@ -131,3 +131,23 @@ def test_a_neighbours_failed_allocation_ends_the_grace(make_node: MakeNode, make
     assert "stopped by the node agent because another container lacks the memory" in message(node, "greedy")
     assert "found the GPU full: needs 450.0 MiB: out of GPU memory" in message(node, "honest")
     assert victim.do("read", word=11) == {"value": 0}, "it lives"
+
+
+def test_a_neighbour_whose_quota_is_free_ends_nobodys_grace(make_node: MakeNode, make_pod: MakePod) -> None:
+    """It says that it found the GPU full, and the driver shows that it did not."""
+    node = start(make_node, graceSeconds=3600)
+    over_quota, hostile = make_pod(), make_pod()
+    over = works(over_quota, node.container("over", 50, pod_uid=over_quota.uid).await_socket())
+    liar = connect(node.container("liar", 20, pod_uid=hostile.uid), hostile)
+    driver_sees(node, **{f"p{over.pid}": 600})
+    eventually("it is warned", lambda: "stopped after 3600 s" in message(node, "over"))
+    sizes = {"used_bytes": 150 << 20, "quota_bytes": 200 << 20}
+    liar.send("overrun", message="out of GPU memory", device_full=True, **sizes)
+    eventually("it is heard", lambda: "found the GPU full" in message(node, "liar"))
+    driver_sees(node, **{f"p{over.pid}": 610})
+    eventually("the driver was read since then", lambda: "610.0 MiB" in message(node, "over"))
+    assert "another container lacks the memory" not in message(node, "over"), "it keeps its grace"
+    assert over.poll() is None
+    driver_sees(node, **{f"p{over.pid}": 850})
+    liar.send("overrun", message="out of GPU memory", device_full=True, **sizes)
+    assert ended(over) == -signal.SIGTERM, "now its quota is not free"

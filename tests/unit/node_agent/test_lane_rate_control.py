@@ -9,9 +9,10 @@ import pytest
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.snapshot import take_snapshot
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.support.node_agent.contended_gpu import Trainer, train
+from tests.support.node_agent.contended_gpu import STEP_SECONDS, Trainer, train
 from tests.support.node_agent.gpu_bench import GPUBench
 
 SHARES = (60, 20, 10, 10)
@@ -143,6 +144,36 @@ def test_yielding_late_again_and_again_gains_no_more_than_a_share() -> None:
     made = [(each.progress_seconds - done) / 100 for each, done in zip((late, honest), before, strict=True)]
     assert made[0] <= 0.12, made
     assert made[1] >= 0.8, made
+
+
+@pytest.mark.parametrize("counts_iterations", [False, True])
+def test_a_holder_that_says_that_it_is_idle_gets_no_more_than_its_share(counts_iterations: bool) -> None:
+    """It computes whenever it has a turn, and never writes on its page that it is inside an iteration."""
+    bench = GPUBench()
+    honest, ghost = tenants(bench, (90, 10))
+    made = [0.0, 0.0]
+    for step in range(8000):
+        honest.continue_training()
+        if not ghost.process.holds_turn and not ghost.process.session.requested:
+            ghost.process.request()
+        speed = 1.0 / max(1, honest.process.page.inside + ghost.process.holds_turn)
+        if ghost.process.holds_turn:
+            made[1] += speed * STEP_SECONDS
+            ghost.process.page.iterations += counts_iterations
+        inside = honest.process.page.inside
+        bench.clock.advance(STEP_SECONDS)
+        if inside:
+            honest.step(speed)
+        if ghost.process.asked_to_yield:
+            ghost.process.release()
+        if step % 200 == 0:  # a reading each second
+            both = frozenset({honest.process.lease.key, ghost.process.lease.key})
+            bench.turns.record_memory_reading(MemoryReading(bench.clock.now, computing=both))
+        if step == 2000:
+            made = [-honest.progress_seconds, 0.0]
+    made[0] += honest.progress_seconds
+    assert made[0] >= 0.85 * 6000 * STEP_SECONDS, made
+    assert made[1] <= 0.15 * 6000 * STEP_SECONDS, made
 
 
 def asked_at(bench: GPUBench, trainer: Trainer) -> float | None:

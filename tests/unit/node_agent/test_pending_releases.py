@@ -320,3 +320,62 @@ def test_a_worker_that_may_wait_for_others_has_longer_than_any_holder_that_they_
     bench.clock.advance(0.2)
     bench.turns.scheduler.revoke_stalled()
     assert not worker.holds_turn
+
+
+def test_the_time_that_a_broken_connection_keeps_others_waiting_is_charged() -> None:
+    """It ends its turns at once and keeps the lane: with as many turns as its neighbour, it would have nearly all time."""
+    bench = GPUBench(max_lanes=1, quantum_seconds=0.1)
+    hog, neighbour = bench.job("hog", 10, 10), bench.job("neighbour", 10, 10)
+    kept_seconds = trained_seconds = 0.0
+    hog.request()
+    for _ in range(20):
+        assert hog.holds_turn
+        hog.begin()
+        neighbour.request()
+        hog.disconnect()
+        bench.clock.advance(5)
+        kept_seconds += 5
+        hog = hog.reconnect()
+        hog.page.inside = False
+        hog.request()
+        while not hog.holds_turn:
+            neighbour.begin()
+            bench.clock.advance(0.1)
+            trained_seconds += 0.1
+            neighbour.end()
+            if neighbour.asked_to_yield:
+                neighbour.release()
+    assert trained_seconds >= 0.95 * (kept_seconds - 5)
+
+
+def test_a_release_that_keeps_nobody_waiting_costs_nothing() -> None:
+    bench = GPUBench(max_lanes=1)
+    alone = bench.job("alone", 10, 10)
+    alone.request()
+    alone.begin()
+    alone.disconnect()
+    bench.clock.advance(5)
+    alone = alone.reconnect()
+    alone.request()
+    assert alone.holds_turn
+    assert alone.lease.attained_seconds == 0.0
+
+
+def test_a_claimed_hand_off_that_is_withdrawn_is_charged_too() -> None:
+    """It says that it was woken, and drops its connection: the lane waits for its release."""
+    bench = GPUBench(max_lanes=1)
+    holder, liar = bench.job("holder", 10, 10), bench.job("liar", 10, 10)
+    holder.request()
+    holder.begin()
+    liar.request()
+    liar.page.taken = liar.page.armed[0]
+    assert liar.page.taken
+    liar.disconnect()
+    holder.end()
+    holder.release()
+    holder.request()
+    assert not holder.holds_turn
+    bench.clock.advance(7)
+    liar.reconnect().request()
+    assert holder.holds_turn
+    assert liar.lease.service_seconds >= 7

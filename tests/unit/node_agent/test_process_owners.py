@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_a_process_belongs_to_the_container_of_its_pod_whose_folder_it_sees(proc
         {9: 90},
         {a.key: frozenset({PodContainer(POD, "4f5c")})},
     )
+
+
+def test_a_process_that_has_the_pid_of_an_ended_one_is_looked_up_again(proc: Path) -> None:
+    a, b = claim("a", POD), claim("b", OTHER)
+    owners = ProcessOwners(proc)
+    for owner, pod, start in ((a, POD, 100), (b, OTHER, 200)):
+        shutil.rmtree(proc / "7", ignore_errors=True)
+        write(proc, 7, f"/kubepods/pod{pod}/c", owner.record.key)
+        (proc / "7/stat").write_text(f"7 (train) S 0 {' '.join(['0'] * 17)} {start} 0")
+        assert owners.attribute({7: 70}, [a, b]).by_claim == {owner.key: {7: 70}}
 
 
 def test_a_connected_process_belongs_to_its_session_even_if_the_pod_is_unknown(proc: Path) -> None:

@@ -39,6 +39,6 @@ def test_a_failed_allocation_on_a_full_gpu_counts_for_a_moment_even_if_its_conta
     process = bench.process(bench.container("a", 50))
     bench.turns.record_device_full(process.lease, "found the GPU full")
     bench.turns.remove_container(process.lease.key)
-    assert bench.turns.found_device_full() == {process.lease.key}
+    assert bench.turns.found_device_full() == {process.lease.key: process.lease.quota_bytes}
     bench.clock.advance(11)
-    assert bench.turns.found_device_full() == frozenset()
+    assert bench.turns.found_device_full() == {}

@@ -34,6 +34,9 @@ _FACTORS = {
 _LARGEST_EXPONENT = 18
 """Larger ones are no amount of anything here, and take minutes to compute."""
 
+_LONGEST_TEXT = 64
+"""Kubernetes keeps no more digits than an integer of 64 bits has, and a long number takes seconds to compute."""
+
 _TOO_MANY_BYTES = Decimal(2**63)
 
 
@@ -43,6 +46,11 @@ def parse(text: str | int) -> Decimal:
     Raises:
         ValueError: the text is not a quantity.
     """
+    if isinstance(text, str) and len(text) > _LONGEST_TEXT:
+        raise ValueError(
+            f"{text[:20]!r}… has {len(text)} characters and is no quantity; write a number with an optional suffix, such as 512Mi "
+            "or 4Gi"
+        )
     match = re.match(PATTERN, str(text))
     if match is None:
         raise ValueError(

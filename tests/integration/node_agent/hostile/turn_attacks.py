@@ -96,6 +96,20 @@ class TurnAttacks:
             os.waitpid(child, 0)
         return {"turns": turns}
 
+    def keep_the_lane(self, seconds: float, keep_seconds: float) -> dict[str, Any]:
+        """Drop the connection as soon as a turn is granted, and keep the lane nearly until this process would be stopped for it."""
+        until = time.monotonic() + seconds
+        kept_seconds = 0.0
+        agent = self._greeted()
+        while time.monotonic() < until:
+            agent.send({"type": "request"})
+            agent.await_packet("grant")
+            agent.close()
+            time.sleep(keep_seconds)
+            kept_seconds += keep_seconds
+            agent = self._greeted()
+        return {"kept_seconds": kept_seconds}
+
     def _hogs(self, seconds: float, hold_seconds: float) -> list[int]:
         """Start three more processes that do the same."""
         children = []

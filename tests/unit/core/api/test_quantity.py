@@ -48,3 +48,11 @@ def test_exponents_and_the_suffixes_that_begin_like_them_are_told_apart(text: st
 def test_absurd_amounts_are_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match=r"exponent|8Ei"):
         quantity.parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 65, "1" + "0" * 1_000_000, "0." + "0" * 5000 + "1"], ids=["65", "a million", "small"]
+)
+def test_more_digits_than_kubernetes_keeps_are_refused_before_they_are_computed(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"has {len(text)} characters .* such as 512Mi or 4Gi"):
+        quantity.parse(text)

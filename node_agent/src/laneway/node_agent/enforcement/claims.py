@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from laneway.node_agent.enforcement.interposer import uninterposed_bytes
@@ -10,9 +11,11 @@ from laneway.node_agent.sessions.identity import Peer, check_identity
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 
 
-def claims_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], frozenset[str]]:
-    """Return all claims to a GPU, and the keys of the containers that lack memory now. Called on the loop's
-    thread."""
+def claims_of(
+    turns: GPUTurns, containers: Path
+) -> tuple[tuple[Claim, ...], Mapping[str, int], frozenset[str]]:
+    """Return all claims to a GPU; the quotas of the containers that say that they found it full; and the keys of
+    those whose memory is not covered. Called on the loop's thread."""
     claims = tuple(
         Claim(
             gpu=turns.gpu.uuid,
@@ -28,8 +31,8 @@ def claims_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], fro
         )
         for lease in turns.leases.values()
     )
-    uncovered = {lease.key for lease in turns.leases.values() if lease.uncovered}
-    return claims, turns.found_device_full() | uncovered
+    uncovered = frozenset(lease.key for lease in turns.leases.values() if lease.uncovered)
+    return claims, turns.found_device_full(), uncovered
 
 
 def check_member(claim: Claim, pid: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
 from laneway.api.pod_cgroup import container_of, pod_of
 from laneway.node_agent.enforcement.violation import Claim
-from laneway.node_agent.processes import ancestry, running_pids
+from laneway.node_agent.processes import ancestry, running_pids, start_ticks
 from laneway.node_agent.sessions.identity import UnknownPeerError
 
 _ROOT, _MOUNT_POINT = 3, 4
@@ -49,6 +49,11 @@ class _ProcessInfo:
 
     ancestry: tuple[tuple[int, int], ...] = ()
     """The process and its ancestors, the nearest first, by pid and start."""
+
+    @property
+    def start_ticks(self) -> int | None:
+        """Return when it started, in clock ticks since boot; None if it had ended."""
+        return self.ancestry[0][1] if self.ancestry else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,11 @@ class ProcessOwners:
         return ProcessMemory(by_claim, strays, foreign, containers)
 
     def _cached(self, pid: int) -> _ProcessInfo | None:
-        return self._processes.get(pid) if (self._proc / str(pid)).exists() else None
+        """Return what is known of a process, unless another one has its pid by now."""
+        known = self._processes.get(pid)
+        if known is None or not (self._proc / str(pid)).exists():
+            return None
+        return known if start_ticks(pid, self._proc) == known.start_ticks else None
 
     def _look_up(self, pid: int) -> _ProcessInfo | None:
         """Return what is known of a process; None if it has ended."""

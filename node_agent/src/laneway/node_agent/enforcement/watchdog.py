@@ -37,6 +37,9 @@ from laneway.node_agent.turns.stray_report import StrayReport
 
 _log = logging.getLogger(__name__)
 
+_COMPUTES_RATIO = 0.05
+"""A process computes if it did so for this part of the time between two readings. Less takes next to nothing from others."""
+
 
 class Watchdog:
     """Watches the containers of one GPU. Call it from one thread at a time."""
@@ -113,7 +116,7 @@ class Watchdog:
         if not fresh and reading is not None and not self.active:
             return
         self._last = reading
-        claims, lacking = self._loop.ask(partial(claims_of, self._turns, self._containers))
+        claims, full, uncovered = self._loop.ask(partial(claims_of, self._turns, self._containers))
         self._track(claims, now_seconds)
         memory = None
         if fresh and reading is not None and not reading.processes_hidden:
@@ -121,6 +124,9 @@ class Watchdog:
             self._log_foreign(memory.foreign)
         if fresh and reading is not None:
             self._loop.post(partial(self._turns.readings.record, _memory_reading(reading, memory)))
+        lacking = uncovered | {
+            key for key, quota in full.items() if self._may_be_full(key, quota, memory, reading)
+        }
         for tracked in self._tracked.values():
             urgent = bool(lacking - {tracked.claim.record.key})
             if memory is not None and reading is not None:
@@ -128,6 +134,15 @@ class Watchdog:
             tracked.step(memory, now_seconds, self._config, self._rules, urgent=urgent)
             self._publish(tracked, tracked.status(level, reading, self._config))
         self._check_strays(memory, now_seconds, spared_strays, urgent=bool(lacking))
+
+    def _may_be_full(
+        self, key: str, quota_bytes: int, memory: ProcessMemory | None, reading: GPUReading | None
+    ) -> bool:
+        """Return whether a container that says so can have found the GPU full within its quota."""
+        if reading is None:
+            return True
+        own = {} if memory is None else memory.by_claim.get((self._gpu, key), {})
+        return self._turns.gpu.memory_bytes - reading.used_bytes + sum(own.values()) < quota_bytes
 
     def spent_grace(self) -> Iterator[SpentGrace]:
         """Return the grace that containers have spent."""
@@ -194,7 +209,13 @@ def _memory_reading(reading: GPUReading, memory: ProcessMemory | None) -> Memory
     if memory is None:
         return None
     container_bytes = {key: sum(by_pid.values()) for (_, key), by_pid in memory.by_claim.items()}
-    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes)
+    utilization = reading.process_utilization or {}
+    computing = frozenset(
+        key
+        for (_, key), by_pid in memory.by_claim.items()
+        if any(utilization.get(pid, 0.0) >= _COMPUTES_RATIO for pid in by_pid)
+    )
+    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes, computing)
 
 
 def _name_of(pid: int) -> str:

@@ -30,9 +30,7 @@ def remove_process(
 def charge_ended_turn(turn: Turn, now_seconds: float) -> None:
     """Charge a turn that has ended to its lease."""
     lease = turn.lease
-    charge_seconds = turn.charge_seconds(now_seconds)
-    lease.service_seconds += charge_seconds
-    lease.attained_seconds += charge_seconds
+    lease.charge(turn.charge_seconds(now_seconds))
     lease.turn_time.ended_seconds += now_seconds - turn.began_seconds
     lease.away_since_seconds = now_seconds
     since_seconds = turn.contended_since_seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.inventory import InventoryGPU
@@ -62,7 +62,8 @@ class GPUTurns:
         self._clock = clock
         self._recorder = recorder
         self._framework_bytes = settings.framework_bytes
-        self._device_full: dict[str, float] = {}
+        self._device_full: dict[str, tuple[float, int]] = {}
+        """When a container found the GPU full last, and its quota."""
         self.strays = StrayReport()
         """What uses the GPU without a share of it."""
 
@@ -224,15 +225,18 @@ class GPUTurns:
 
     def record_device_full(self, lease: Lease, text: str) -> None:
         """Record that a process within its quota found the GPU full and is about to fail."""
-        self._device_full[lease.key] = self._clock.monotonic()
+        self._device_full[lease.key] = self._clock.monotonic(), lease.quota_bytes
         lease.last_event = text
         self._recorder.record_event(lease, "GPUFull", text)
 
-    def found_device_full(self) -> frozenset[str]:
-        """Return the keys of the containers that found the GPU full a moment ago. They may have ended."""
+    def found_device_full(self) -> Mapping[str, int]:
+        """Return the quotas of the containers that say that they found the GPU full a moment ago, by their keys. They may
+        have ended."""
         since_seconds = self._clock.monotonic() - _DEVICE_FULL_SECONDS
-        self._device_full = {key: when for key, when in self._device_full.items() if when >= since_seconds}
-        return frozenset(self._device_full)
+        self._device_full = {
+            key: (when, quota) for key, (when, quota) in self._device_full.items() if when >= since_seconds
+        }
+        return {key: quota for key, (_, quota) in self._device_full.items()}
 
     def check_quotas(self) -> None:
         """Record which containers report holding more than their quota."""

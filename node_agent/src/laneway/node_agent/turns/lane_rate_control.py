@@ -161,7 +161,8 @@ class LaneRateControl:
             weight=lease.weight,
             iterations=0 if page is None else page.iterations,
             busy_seconds=0.0 if page is None else page.busy_ns / NANOSECONDS,
-            inside=turn is not None and turn.is_inside,
+            # A holder that says that it is idle, and computes beside the other lanes, competes with them.
+            inside=turn is not None and (lease.computes or turn.is_inside),
             turns=lease.counters.turns,
             charged_seconds=lease.attained_seconds + running_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,

@@ -54,6 +54,9 @@ class Lease:
     turn_time: TurnTime = field(default_factory=TurnTime)
     """How long it has held turns, by the clock."""
 
+    computes: bool = False
+    """The last reading of the driver showed that one of its processes computed, whatever their pages say."""
+
     unscheduled_seconds: float = 0.0
     """For how long it computed without a turn while others of its lane wanted one, as sampled."""
 
@@ -262,6 +265,13 @@ class Lease:
         return tenant.profiled_as(
             self.counted.persistent_bytes + self.counted.framework_bytes, self.counted.ephemeral_bytes
         )
+
+    def charge(self, seconds: float) -> None:
+        """Charge service to it. If it waits, the turn policy sees it at once."""
+        self.service_seconds += seconds
+        self.attained_seconds += seconds
+        if self.view is not None:
+            self.view = self.to_view(self.view.waiting_since_seconds)
 
     def to_view(self, waiting_since_seconds: float, extra_seconds: float = 0.0) -> SessionView:
         """Return what the turn policy sees of it."""

@@ -55,6 +55,7 @@ class MemoryReadings:
         for lease in self._leases.values():
             shown_bytes = 0 if reading is None else reading.container_bytes.get(lease.key, 0)
             held_bytes = max(shown_bytes, lease.account.used_bytes)
+            lease.computes = reading is not None and lease.key in reading.computing
             self._see(lease, held_bytes, between_turns=lease in between_turns)
         self._scheduler.observe_memory(reading)
 

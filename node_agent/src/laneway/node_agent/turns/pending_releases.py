@@ -9,6 +9,9 @@ their memory is gone:
   that is on the host, no more than what stays on the GPU all the same. Elsewhere a process's word or its end
   counts.
 
+The time for which others wait for a release is charged to its lease, as that of a turn is. Otherwise a process
+could drop its connection right after its grant, and use the lane for nothing.
+
 A release that others have waited for too long is overdue. The watchdog then stops the container's processes,
 those without a session included.
 """
@@ -24,7 +27,7 @@ from laneway.node_agent.turns.lease import Lease
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """What the driver shows of a GPU's memory."""
+    """What the driver shows of a GPU's memory, and who computes on it."""
 
     taken_seconds: float
     """CLOCK_MONOTONIC from before the driver was asked."""
@@ -34,6 +37,10 @@ class MemoryReading:
 
     container_bytes: Mapping[str, int] = field(default_factory=dict)
     """All processes of a container together, by the container's key."""
+
+    computing: frozenset[str] = frozenset()
+    """The keys of the containers with a process that computed since the reading before; empty where the driver does not
+    report that."""
 
 
 @dataclass(eq=False, slots=True)
@@ -81,6 +88,14 @@ class PendingRelease:
         if reading.taken_seconds <= self.changed_seconds or not self.ended.isdisjoint(reading.process_bytes):
             return False
         return not self._exceeds(reading, rules)
+
+    def charge(self, now_seconds: float) -> None:
+        """Charge its lease for the time for which others have waited for it."""
+        if self.blocking_since_seconds is not None:
+            kept_waiting_seconds = now_seconds - self.blocking_since_seconds
+            self.lease.charge(kept_waiting_seconds)
+            self.lease.kept_waiting_seconds += kept_waiting_seconds
+            self.lease.away_since_seconds = now_seconds
 
     def has_culprits(self, reading: MemoryReading | None, rules: LaneRules) -> bool:
         """Return whether its container has processes to be stopped for it: holders of the turn that are alive,
@@ -172,13 +187,13 @@ class PendingReleases:
             each.inside.discard(pid)
             if ended:
                 each.ended.add(pid)
-        return bool(self._pending) and self._drop_finished()
+        return bool(self._pending) and self._drop_finished(now_seconds)
 
-    def observe(self, reading: MemoryReading | None) -> bool:
+    def observe(self, reading: MemoryReading | None, now_seconds: float) -> bool:
         """Record the driver's reading; None: it does not list the memory of processes. Return whether a
         release is over with that."""
         self._reading = reading
-        return bool(self._pending) and self._drop_finished()
+        return bool(self._pending) and self._drop_finished(now_seconds)
 
     def mark_overdue(self, now_seconds: float) -> list[PendingRelease]:
         """Return the releases that have just become overdue. Their lease says so until they are over."""
@@ -196,11 +211,11 @@ class PendingReleases:
             )
         return overdue
 
-    def _drop_finished(self) -> bool:
-        kept = [each for each in self._pending if not each.is_over(self._reading, self._rules)]
-        finished = len(kept) < len(self._pending)
-        dropped = {each.lease for each in self._pending} - {each.lease for each in kept}
-        for lease in dropped:
-            lease.overdue_release = ""
-        self._pending = kept
-        return finished
+    def _drop_finished(self, now_seconds: float) -> bool:
+        finished = [each for each in self._pending if each.is_over(self._reading, self._rules)]
+        self._pending = [each for each in self._pending if each not in finished]
+        for each in finished:
+            each.charge(now_seconds)
+            if not self.concerns(each.lease):
+                each.lease.overdue_release = ""
+        return bool(finished)

@@ -243,7 +243,7 @@ class TurnScheduler:
 
     def observe_memory(self, reading: MemoryReading | None) -> None:
         """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
-        if self.memory.pending.observe(reading):
+        if self.memory.pending.observe(reading, self._clock.monotonic()):
             self._release_finished()
 
     def _release_finished(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from laneway.api import names
+from laneway.api import names, quantity
 from laneway.api.pod_requests import pod_requests
 from laneway.api.rfc3339 import parse_time
 from laneway.api.template_profile import TemplateProfile
@@ -191,7 +191,7 @@ def _pinned_node(spec: dict[str, Any]) -> str:
 
 def _percent(spec: dict[str, Any]) -> int:
     limits = (trainer_of(spec["containers"]).get("resources") or {}).get("limits") or {}
-    return int(limits.get(names.GPU_PERCENT, 0))
+    return int(quantity.parse(limits.get(names.GPU_PERCENT, 0)))  # 1000 comes back as 1k
 
 
 def _image_id(spec: dict[str, Any], status: dict[str, Any]) -> str:

@@ -6,17 +6,18 @@ The tests of `tests/isolation` have the details on a fake driver. These are the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.gpu.driver_container import driver_container
 from tests.support.gpu.interposer import why_no_interposer
-from tests.support.gpu.workstation import Workstation
+from tests.support.gpu.workstation import Worker, Workstation
 from tests.support.isolation.allocators import ALLOCATORS, created, graph_of
 from tests.support.isolation.building import PROGRAMS
 from tests.support.isolation.container import OK, OUT, OUT_OF_MEMORY, Container, Interpreter
 from tests.support.isolation.fake_devices import MIB
+from tests.support.node_agent.node import eventually
 
 PIECE = 64 * MIB
 """A quarter of the quota."""
@@ -182,3 +183,23 @@ def test_pytorch_recovers_from_a_refusal(workstation: Workstation, name: str) ->
             worker.do("train", iterations=3)
         finally:
             worker.end()
+
+
+def test_a_training_with_its_client_has_the_agents_account_and_is_not_gated_as_well(
+    workstation: Workstation, job: Callable[..., Worker]
+) -> None:
+    if workstation.device != "cuda":
+        pytest.skip("PyTorch on a CPU does not call the driver")
+    if why := why_no_interposer():
+        pytest.skip(why)
+    worker = job("both", 20, interposed=True)
+    worker.train_until_told(gap_seconds=0.001)
+    eventually("it trains", lambda: workstation.node.session("both")["iterations"] > 20, seconds=120)
+    worker.enough()
+    session = workstation.node.session("both")
+    assert [process["pid"] for process in session["processes"] if process["connected"]] == [worker.pid], (
+        session
+    )
+    shown = worker.do("gpu_memory")
+    assert shown["total_bytes"] == session["quota_bytes"], (shown, session)
+    assert shown["free_bytes"] <= shown["total_bytes"] - shown["reserved_bytes"], shown

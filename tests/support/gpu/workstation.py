@@ -177,13 +177,21 @@ class Workstation:
         self._folder.cleanup()
 
     def job(
-        self, name: str, share: int, *options: str, without_client: bool = False, **environment: str
+        self,
+        name: str,
+        share: int,
+        *options: str,
+        without_client: bool = False,
+        interposed: bool = False,
+        **environment: str,
     ) -> Worker:
         """Start a worker with a share of the first GPU; waits for nothing."""
         work = self._work_folder(name)
         command = self._run_job(name, share)
         if without_client:
             command += ["env", "-u", "LANEWAY_DIR"]
+        if interposed:
+            command += self._interposed(work, "with-client")
         return self._start(
             [*command, *worker_command(work, "--device", self.device, *options)], work, environment
         )
@@ -199,7 +207,7 @@ class Workstation:
         work = self._work_folder(name)
         program = [sys.executable, "-u", str(SCRIPTS / "launching.py"), "--device", self.device]
         if interposed:
-            inside = [sys.executable, str(SCRIPTS / "interposed.py"), str(self.interposer), str(work / NAME)]
+            inside = self._interposed(work, "without-client")
         else:
             inside = ["env", "-u", "LANEWAY_DIR"]
             if self.device == "cpu":
@@ -231,6 +239,10 @@ class Workstation:
         make_device(devices, 0, 1 << 30, uuid_bytes(self.gpu["uuid"]) or b"")
         (devices / "kernels").touch()
         return fake_driver_variables(devices)
+
+    def _interposed(self, work: Path, client: str) -> list[str]:
+        script = str(SCRIPTS / "interposed.py")
+        return [sys.executable, script, client, str(self.interposer), str(work / NAME)]
 
     def _run_job(self, name: str, share: int) -> list[str]:
         command = [sys.executable, "-m", "laneway.node_agent.main", "run-job", "--root", str(self.root)]

@@ -1,4 +1,4 @@
-"""Becomes a program of a job with the interposer and without the Python client: `interposed.py LIBRARY COPY COMMAND…`.
+"""Becomes a program of a job, with the interposer: `interposed.py with-client|without-client LIBRARY COPY COMMAND…`.
 
 LIBRARY is one of `tests.support.gpu.interposer`. The job's folder is known only here, in `LANEWAY_DIR`, so COPY is made here.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.support.gpu.interposer import place
 
-library, copy, *command = sys.argv[1:]
-directory = Path(os.environ.pop("LANEWAY_DIR"))
-os.environ["LD_PRELOAD"] = str(place(Path(library), directory, Path(copy)))
+client, library, copy, *command = sys.argv[1:]
+os.environ["LD_PRELOAD"] = str(place(Path(library), Path(os.environ["LANEWAY_DIR"]), Path(copy)))
+if client == "without-client":
+    del os.environ["LANEWAY_DIR"]
 os.execvp(command[0], command)

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class DrivenProcess:
 
     def await_end(self) -> None:
         """Wait until it has ended by itself."""
-        self._process.wait(20)
+        self._process.wait(60)
 
     def end(self) -> None:
         if self._process.poll() is None:
@@ -73,4 +74,5 @@ class DrivenProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # a command that it did not live to read
+                    pipe.close()

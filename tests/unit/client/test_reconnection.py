@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,6 +56,19 @@ def restart(make_client: Callable[..., Client], folder: Path) -> Iterator[Restar
     case = Restart(make_client(agent_timeout_seconds=60), folder)
     yield case
     case.close()
+
+
+def test_an_ended_session_is_freed_with_its_descriptors_at_once(restart: Restart) -> None:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        ended = weakref.ref(restart.guard.session)
+        restart.kill()
+        restart.bring_back()
+        wait_until(lambda: ended() is None, "nothing refers to it any more")
+    finally:
+        if collects:
+            gc.enable()
 
 
 def test_waits_for_the_agents_return_and_requests_a_turn(restart: Restart) -> None:

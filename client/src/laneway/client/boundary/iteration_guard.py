@@ -177,7 +177,7 @@ class IterationGuard:
         session.on_order = self._on_order
         session.pause.gang = self.gang
         if session.settings.answers_ping:
-            session.keepalive = Keepalive(self._agent_timeout_seconds)
+            session.socket.keepalive = Keepalive(self._agent_timeout_seconds)
         self.offload.attach(session.settings.simulated)
         self.meter.attach(session)
         self._handles_stop = True

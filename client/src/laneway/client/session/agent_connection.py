@@ -82,7 +82,7 @@ class AgentConnection:
         """Closes the inherited descriptors in a forked child, where the thread does not exist."""
         self._stopping = True
         if self._session is not None:
-            self._session.forget()
+            self._session.socket.forget()
         self._wakeup.close()
 
     def _run(self) -> None:
@@ -121,9 +121,9 @@ class AgentConnection:
             self._attach(session)
             self._first_attempt_done.set()
             if not self._stopping:
-                session.listen(self._wakeup, self._get_timeout)
+                session.socket.listen(self._wakeup, self._get_timeout)
         finally:
-            session.close("the listener ended")
+            session.end("the listener ended")
             self._session = None
             self._detach()
 

@@ -7,12 +7,17 @@ Until then, the number may grow.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Optional, Protocol
+from typing import TYPE_CHECKING, Final, Optional, Protocol
 
+from laneway.client.session.channel import encode
 from laneway.client.session.shared_page import ITERATIONS, PAUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from laneway.client.session.agent_socket import AgentSocket
+
+PAUSED_ANSWER: Final = encode("paused")
 
 
 class Gang(Protocol):
@@ -30,11 +35,12 @@ class Gang(Protocol):
 class Pause:
     """A pause of one session; callable from any thread."""
 
-    def __init__(self, words: memoryview, on_move: Callable[[], None]) -> None:
+    def __init__(self, words: memoryview, socket: AgentSocket, on_move: Callable[[], None]) -> None:
         """Without a pause.
 
         Args:
             words: the shared page.
+            socket: the session's connection; there is no pause after its end.
             on_move: called when the process is to pause after another iteration than before.
         """
         self.gang: Optional[Gang] = None
@@ -42,11 +48,11 @@ class Pause:
         self.is_final = False
         """The iteration will not change any more: the gang has agreed, or there is no gang."""
         self._words = words
-        self._on_move = on_move
+        self._socket = socket
+        self.on_move = on_move
         self._unanswered: deque[None] = deque()
         self._after: Optional[int] = None
         """The process pauses once this many iterations are done; None: no pause."""
-        self._has_ended = False
 
     @property
     def iterations(self) -> int:
@@ -56,12 +62,12 @@ class Pause:
     @property
     def is_pausing(self) -> bool:
         """Whether a pause was requested and neither answered nor cancelled."""
-        return bool(self._unanswered) and not self._has_ended
+        return bool(self._unanswered) and not self._socket.closed
 
     @property
     def is_paused(self) -> bool:
         """Whether a pause was answered and has not ended."""
-        return self._after is not None and not self.is_pausing and not self._has_ended
+        return self._after is not None and not self.is_pausing and not self._socket.closed
 
     def is_reached(self) -> bool:
         """Returns whether the process is at its pause point, or possibly at it."""
@@ -90,22 +96,20 @@ class Pause:
             return
         self.is_final = final
         self._after = iterations
-        self._on_move()
+        self._socket.interrupt()
+        self.on_move()
 
-    def take_answer(self) -> bool:
-        """Returns True once for a pause: whichever thread calls first answers it."""
+    def answer(self) -> None:
+        """Answers a pause once, whichever thread calls first."""
         try:
             self._unanswered.pop()
         except IndexError:
-            return False
+            return
         self._unanswered.clear()
-        return True
+        self._socket.send(PAUSED_ANSWER)
 
     def resume(self) -> None:
         """Ends the pause, answered or not."""
         self._unanswered.clear()
         self._after = None
-
-    def end(self) -> None:
-        """Ends with the session: there is no pause any more, and no other one begins."""
-        self._has_ended = True
+        self._socket.interrupt()

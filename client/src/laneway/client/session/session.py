@@ -15,23 +15,18 @@ again. One of the two threads always answers.
 **A turn may begin without a message.** The page can say that a wake announces the next turn
 (`direct_wakes.py`). The waiting thread then takes that turn as soon as the process before it signals the
 wake, and notes its number on the page. The agent confirms it there, or revokes it.
-
-**The listening thread reads the socket**, except while the training thread waits for a grant. Then the
-training thread reads, so that no other thread has to be woken between the agent's grant and the iteration.
 """
 
 from __future__ import annotations
 
 import logging
-import select
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Optional
 
-from laneway.client.session.channel import Channel, ChannelClosedError, encode, encode_release
-from laneway.client.session.direct_wakes import DirectWakes
-from laneway.client.session.keepalive import Keepalive
+from laneway.client.session.agent_socket import AgentSocket
+from laneway.client.session.channel import ChannelClosedError, encode, encode_release
 from laneway.client.session.pause import Pause
 from laneway.client.session.shared_page import (
     ARMED_TURN,
@@ -48,18 +43,16 @@ from laneway.client.session.shared_page import (
     TURN,
     YIELD,
 )
-from laneway.client.session.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway.client.session.channel import Channel
     from laneway.client.session.settings import SessionSettings
 
 log = logging.getLogger("laneway.client")
 
 REQUEST: Final = encode("request")
-PAUSED_ANSWER: Final = encode("paused")
-PING: Final = encode("ping")
 IMMEDIATE_NS: Final = 1_000_000
 """A turn requested within a millisecond of the last release could have been requested with that release."""
 RELEASE_POLL_SECONDS: Final = 0.01
@@ -87,25 +80,13 @@ class Session:
         self.words = words
         self.idle_turn: deque[int] = deque()
         self.settings = settings
-        self.closed = False
+        self.socket = AgentSocket(channel, settings.session, self._handle_message)
         self.before_release: Callable[[], None] = _nothing
         """Waits for the device's work before another job gets the lane."""
         self.free_memory: Callable[[], None] = _nothing
         """Frees cached memory before another job of the lane uses it."""
         self.on_order: Callable[[str], None] = _nothing
         """Called with an order to move memory, in the thread that reads it."""
-        self._channel = channel
-        self._reading = threading.Lock()
-        self._epoll = select.epoll()
-        self._epoll.register(channel, select.EPOLLIN)
-        self._wakeup = WakeupPipe()
-        """Wakes the thread that waits for a turn."""
-        self._listener_wakeup: Optional[WakeupPipe] = None
-        self._wakes = DirectWakes()
-        self._wakes.watch(channel.fileno())
-        self._wakes.watch(self._wakeup.fileno())
-        self.keepalive = Keepalive()
-        """Detects an agent that hangs; active where the agent answers pings."""
         self._waiting_thread = 0
         self._requested = covers_iteration
         """A grant is expected: it was requested, or hello reported a held turn, which the agent answers with
@@ -120,7 +101,7 @@ class Session:
         """This session has held a turn, so a revocation is not of an earlier session's turn."""
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
-        self.pause = Pause(words, self._on_pause_moved)
+        self.pause = Pause(words, self.socket, self._on_pause_moved)
         self._revoked_turn = 0
         """A turn that was revoked within its iteration. The lane waits until it is released at the boundary."""
         self._awaits_answer = covers_iteration
@@ -128,6 +109,11 @@ class Session:
         self._covers_iteration = covers_iteration
         self._carried_turn: deque[int] = deque()
         """The turn while it covers an iteration of an earlier session."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended."""
+        return self.socket.closed
 
     # --- the training thread ---
 
@@ -141,10 +127,9 @@ class Session:
         """
         self._wants_next_turn = time.monotonic_ns() - self._released_ns < IMMEDIATE_NS
         self._waiting_thread = threading.get_ident()
-        self.keepalive.start_waiting()
         try:
-            self._epoll.modify(self._channel, 0)
-            while not self.closed:
+            self.socket.start_waiting()
+            while not self.socket.closed:
                 # At a possible pause point, wait until the gang has decided whether it pauses here.
                 frozen = self.pause.is_undecided()
                 # Read before `idle_turn`: if the listening thread reads a grant in between, it fills
@@ -162,13 +147,13 @@ class Session:
                     seconds = RELEASE_POLL_SECONDS if seconds is None else min(seconds, RELEASE_POLL_SECONDS)
                 elif not requested and not frozen:
                     self._requested = True
-                    self._send(REQUEST)
-                self._wait_for_message(seconds)
+                    self.socket.send(REQUEST)
+                self.socket.wait(seconds, self._on_wake)
         except (OSError, ValueError) as error:
-            self.close(f"waiting failed: {error}")
+            self.socket.close(f"waiting failed: {error}")
         finally:
             self._waiting_thread = 0
-            self._listen_again()
+            self.socket.stop_waiting()
         return None
 
     def yield_turn(self) -> None:
@@ -179,7 +164,7 @@ class Session:
             return  # the gang pauses at a later boundary
         self._return_turn(self._wants_next_turn and self.settings.release_again and not frozen)
         if frozen and self.pause.is_final:
-            self._answer_pause()
+            self.pause.answer()
 
     def iteration_ended(self) -> None:
         """Ends the iteration that began with an earlier session's turn. May be called twice, and from any
@@ -194,99 +179,27 @@ class Session:
 
     def interrupt(self) -> None:
         """Makes a waiting `acquire` call `get_timeout` again. Safe in a signal handler."""
-        self._wakeup.wake()
-
-    # --- the listening thread ---
-
-    def listen(self, wakeup: WakeupPipe, get_timeout: Callable[[], Optional[float]]) -> None:
-        """Answers the agent until the session ends.
-
-        Args:
-            wakeup: wakes the listener, which then calls `get_timeout` again.
-            get_timeout: called before each wait; returns how long to wait at most, None for no limit.
-        """
-        try:
-            self._epoll.register(wakeup, select.EPOLLIN)
-            self._listener_wakeup = wakeup
-            while not self.closed:
-                seconds = get_timeout()
-                self._epoll.poll(-1 if seconds is None else max(0.0, seconds))
-                wakeup.clear()
-                self.pump()
-        except (OSError, ValueError) as error:
-            self.close(f"listening failed: {error}")
+        self.socket.interrupt()
 
     # --- any thread ---
 
-    def pump(self, most: Optional[int] = None) -> None:
-        """Handles the messages that have arrived, at most `most` of them."""
-        acted_on = 0
-        with self._reading:
-            try:
-                while most is None or acted_on < most:
-                    message = self._channel.receive()
-                    if message is None:
-                        return
-                    self.keepalive.on_packet()
-                    self._handle_message(message)
-                    acted_on += 1
-            except ChannelClosedError as closed:
-                self.close(str(closed))
-
     def send_message(self, kind: str, **fields: Any) -> None:
         """Sends a message, unless the session has ended."""
-        self._send(encode(kind, **fields))
+        self.socket.send(encode(kind, **fields))
 
     def leave(self) -> None:
         """Releases the turn if it is idle, sends goodbye, and closes the session."""
         self._return_turn()
-        self._send(encode("goodbye"))
-        self.close("the process ends")
+        self.socket.send(encode("goodbye"))
+        self.socket.close("the process ends")
 
-    def close(self, reason: str) -> None:
-        """Ends the session; threads that wait in it return."""
-        if not self.closed:
-            log.debug("session %s has ended: %s", self.settings.session, reason)
-            self.closed = True
-        self.pause.end()
-        self._channel.close()
-        # Closing a descriptor removes it from an epoll set without waking the threads that wait.
-        self._wakeup.wake()
-        if self._listener_wakeup is not None:
-            self._listener_wakeup.wake()
-
-    def forget(self) -> None:
-        """Closes the inherited descriptors in a forked child; the parent's session continues."""
-        self.closed = True
-        self.pause.end()
-        self._channel.forget()
-        self._epoll.close()
-        self._wakes.close()
-        self._wakeup.close()
+    def end(self, reason: str) -> None:
+        """Closes the session for its listener. Its descriptors close once no thread waits in it, so its parts must
+        not refer to it any more."""
+        self.socket.close(reason)
+        self.socket.on_message = self.pause.on_move = _nothing
 
     # --- internals ---
-
-    def _wait_for_message(self, seconds: Optional[float]) -> None:
-        """Handles the agent's next message or a wakeup while a turn is awaited; closes the session if the
-        agent hangs."""
-        keepalive = self.keepalive
-        if keepalive.should_ping():
-            self._send(PING)
-        seconds = keepalive.until_ping(seconds)
-        for descriptor in self._wakes.poll(seconds):
-            wake = self._wakes.wake_of(descriptor)
-            if wake:
-                self._on_wake(wake)
-            elif descriptor == self._wakeup.fileno():
-                self._wakeup.clear()
-            else:
-                # Messages after a grant are left to the listening thread, so that the iteration begins first.
-                self.pump(most=1)
-        if keepalive.has_timed_out():
-            # If this process itself was suspended, the answer may be waiting in the socket.
-            self.pump(most=1)
-            if keepalive.has_timed_out():
-                self.close("the agent did not answer pings")
 
     def _handle_message(self, message: dict[str, Any]) -> None:
         kind = message["type"]
@@ -300,14 +213,13 @@ class Session:
             self.pause.begin()
         elif kind == "resume":
             self.pause.resume()
-            self._wakeup.wake()
         elif kind == "free":
             self._on_free()
         elif kind == "wake":
             if "descriptor" in message:  # it is missing if the process has too many
-                self._wakes.add(message["wake"], message["descriptor"], signals=message["signals"])
+                self.socket.wakes.add(message["wake"], message["descriptor"], signals=message["signals"])
         elif kind == "forget_wake":
-            self._wakes.remove(message["wake"])
+            self.socket.wakes.remove(message["wake"])
         elif kind in ("offload", "restore"):
             self.on_order(kind)
         elif kind == "error":
@@ -330,7 +242,7 @@ class Session:
         if not self._waiting_thread:
             self._wants_next_turn = False
         elif self._waiting_thread != threading.get_ident():
-            self._wakeup.wake()
+            self.socket.interrupt()
 
     def _on_wake(self, wake: int) -> None:
         """Takes the turn that the page says a signalled wake announces.
@@ -339,17 +251,17 @@ class Session:
         whether it was taken.
         """
         words = self.words
-        with self._reading:
+        with self.socket.reading:
             turn = words[ARMED_TURN]
             if not turn or words[ARMED_WAKE] != wake or self._held_turn:
-                self._wakes.reject(wake)
+                self.socket.wakes.reject(wake)
                 return
             words[TAKEN_NS] = time.monotonic_ns()
             words[TAKEN] = turn
             if turn != words[ARMED_TURN] and turn != words[TURN]:
                 words[TAKEN] = 0
                 return
-            self._wakes.accept()
+            self.socket.wakes.accept()
             self._on_grant(turn)
 
     def holds(self, turn: int) -> bool:
@@ -379,20 +291,15 @@ class Session:
 
     def _on_pause_moved(self) -> None:
         """Pauses if the process is at the iteration after which it is to pause now."""
-        self._wakeup.wake()
         if not self.pause.is_reached():
             return
         self._return_turn()
         # If the turn is in use, an iteration is running, and its end will answer.
         if self.pause.is_final and not self._held_turn and not self.words[INSIDE]:
-            self._answer_pause()
+            self.pause.answer()
 
     def _is_yield_due(self) -> bool:
         return 0 < self.words[YIELD] <= time.monotonic_ns()
-
-    def _answer_pause(self) -> None:
-        if self.pause.take_answer():
-            self._send(PAUSED_ANSWER)
 
     def _take_turn(self) -> int:
         """Takes the turn out of `idle_turn`; returns 0 if it is in use or no longer valid."""
@@ -418,7 +325,7 @@ class Session:
         finally:
             self._releasing.pop()
         if turn and self._waiting_thread not in (0, threading.get_ident()):
-            self._wakeup.wake()
+            self.socket.interrupt()
 
     def _release(self, turn: int, again: bool) -> None:
         self._prepare_device()
@@ -428,7 +335,7 @@ class Session:
         self._hand_over()
         iterations = self.words[ITERATIONS] - self._iterations_at_grant
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
-        self._send(encode_release(turn, iterations, gpu_seconds, again))
+        self.socket.send(encode_release(turn, iterations, gpu_seconds, again))
         self._released_ns = time.monotonic_ns()
 
     def _prepare_device(self) -> None:
@@ -448,7 +355,7 @@ class Session:
         iteration is still running, frees it with its own release."""
         if not self._held_turn and not self.words[INSIDE]:
             self._prepare_device()
-            self._send(encode_release(0, 0, 0.0, again=False))
+            self.socket.send(encode_release(0, 0, 0.0, again=False))
 
     def _hand_over(self) -> None:
         """Wakes the next holder, whose turn the agent has prepared. Signals that came so far are of earlier
@@ -456,22 +363,8 @@ class Session:
         words = self.words
         words[TAKEN] = 0
         if words[SUCCESSOR]:
-            self._wakes.signal(words[SUCCESSOR])
-        self._wakes.discard()
-
-    def _send(self, packet: bytes) -> None:
-        if self.closed:
-            return
-        try:
-            self._channel.send(packet)
-        except ChannelClosedError as closed:
-            self.close(str(closed))
-
-    def _listen_again(self) -> None:
-        try:
-            self._epoll.modify(self._channel, select.EPOLLIN)
-        except (OSError, ValueError):
-            return  # closed in the meantime
+            self.socket.wakes.signal(words[SUCCESSOR])
+        self.socket.wakes.discard()
 
 
 def _turn_of(message: dict[str, Any], lowest: int) -> int:

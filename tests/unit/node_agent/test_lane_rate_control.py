@@ -168,7 +168,7 @@ def test_a_holder_that_says_that_it_is_idle_gets_no_more_than_its_share(counts_i
             ghost.process.release()
         if step % 200 == 0:  # a reading each second
             both = frozenset({honest.process.lease.key, ghost.process.lease.key})
-            bench.turns.record_memory_reading(MemoryReading(bench.clock.now, computing=both))
+            bench.turns.readings.record(MemoryReading(bench.clock.now, computing=both))
         if step == 2000:
             made = [-honest.progress_seconds, 0.0]
     made[0] += honest.progress_seconds

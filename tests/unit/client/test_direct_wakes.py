@@ -182,7 +182,7 @@ def test_a_process_that_signals_without_end_is_not_heard_any_more() -> None:
     wakes.close()
 
 
-def test_each_signal_is_an_event_although_none_is_read() -> None:
+def test_a_signal_is_an_event_once_and_is_read_with_the_release() -> None:
     wakes = DirectWakes()
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
     own = os.dup(descriptor)
@@ -191,6 +191,9 @@ def test_each_signal_is_an_event_although_none_is_read() -> None:
         os.eventfd_write(descriptor, 1)
         assert wakes.poll(0) == [own]
         assert wakes.poll(0) == [], "it is one event"
+        wakes.accept(own)
+        wakes.discard()
+        assert not select.select([descriptor], [], [], 0)[0], "nothing accumulates"
     os.close(descriptor)
     wakes.close()
 

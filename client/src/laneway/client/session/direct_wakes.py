@@ -3,8 +3,8 @@
 A wake is an eventfd that the agent creates for one pair of processes. A signal alone allows nothing: it
 counts only while the page says that this wake announces a turn (docs/contracts.md, "The page").
 
-The eventfds are watched edge-triggered: each signal is an event, although none is read. So a woken process begins
-after one system call.
+The wakes are watched edge-triggered: a signal is an event before it is read. So a woken process begins after one
+system call, and reads the signal when it releases its turn.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ SIGNAL: Final = (1).to_bytes(8, sys.byteorder)
 MAX_STRAY_SIGNALS: Final = 1000
 """Signals without effect, one after the other, after which a wake is closed. The other process may signal as
 often as it likes, and each signal costs this one's time."""
+MANY_SIGNALS: Final = 4096
+"""Bytes: all signals that came are read together."""
 MAX_EVENTS: Final = 64
 """Events of one system call: of all wakes of a process, and the other descriptors."""
 
@@ -34,6 +36,8 @@ class DirectWakes:
         """By descriptor, the numbers of the wakes that this process waits for."""
         self._epoll = select.epoll()
         self._stray_signals = 0
+        self._unread: list[int] = []
+        """The descriptors whose signals announced turns."""
 
     def watch(self, descriptor: int) -> None:
         """Makes `poll` return for input of another descriptor as well, until that is closed."""
@@ -84,17 +88,21 @@ class DirectWakes:
             return  # one of the two processes has filled the counter, so the agent grants their turns
 
     def discard(self) -> None:
-        """Forgets the signals that came so far."""
-        self._epoll.poll(0, MAX_EVENTS)
+        """Reads the signals that came so far. None of them announces a later turn."""
+        unread = [*self._unread, *(found for found, _event in self._epoll.poll(0, MAX_EVENTS))]
+        self._unread.clear()
+        for descriptor in unread:
+            if descriptor in self._awaited:
+                _read(descriptor)
 
-    def accept(self) -> None:
-        """Records that a signal announced a turn."""
+    def accept(self, descriptor: int) -> None:
+        """Records that a signal announced a turn. It is read later."""
         self._stray_signals = 0
+        self._unread.append(descriptor)
 
     def reject(self, wake: int, descriptor: int) -> None:
         """Reads a signal that announced nothing, and closes its wake after too many."""
-        with suppress(OSError):
-            os.read(descriptor, len(SIGNAL))
+        _read(descriptor)
         self._stray_signals += 1
         if self._stray_signals >= MAX_STRAY_SIGNALS:
             self._stray_signals = 0
@@ -111,3 +119,8 @@ class DirectWakes:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _read(descriptor: int) -> None:
+    with suppress(OSError):  # the other process may have read the signal
+        os.read(descriptor, MANY_SIGNALS)

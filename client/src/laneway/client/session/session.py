@@ -365,7 +365,7 @@ class Session:
             if turn != words[ARMED_TURN] and turn != words[TURN]:
                 words[TAKEN] = 0
                 return
-            self._wakes.accept()
+            self._wakes.accept(descriptor)
             self._on_grant(turn)
 
     def holds(self, turn: int) -> bool:

@@ -5,6 +5,7 @@ The account is a server in the test's process, so a test sees each byte of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +61,9 @@ def driver_container(
     directory.mkdir()
     if workstation.device == "cuda":
         device: RealDevice | FakeDevice = RealDevice(workstation.gpu["uuid"])
-        variables = workstation.visible
+        # Images may name the driver's folder there.
+        path = os.environ.get("LD_LIBRARY_PATH")
+        variables = workstation.visible | ({"LD_LIBRARY_PATH": path} if path else {})
     else:
         devices = directory / "devices"
         devices.mkdir()

@@ -247,7 +247,7 @@ def test_a_revoked_holder_that_keeps_its_lane_is_stopped_and_the_lane_goes_on(
     node = make_node(
         health=QUICK,
         lanes={"maxPerGpu": 1},
-        turns={"timeoutSeconds": 1, "quantumMilliseconds": 10},
+        turns={"timeoutSeconds": 1, "firstIterationSeconds": 2, "quantumMilliseconds": 10},
         watchdog={"graceSeconds": 1, "killSeconds": 600},
     ).start()
     first, second = make_pod(), make_pod()

@@ -245,6 +245,58 @@ def test_the_time_to_release_follows_the_iteration_up_to_a_bound(
     assert not holder.holds_turn
 
 
+def compiling(bench: GPUBench) -> tuple[Process, Process]:
+    """An unmeasured holder that was asked to yield inside its first iteration, and a neighbour that waits."""
+    holder = bench.process(bench.container("holder", 50))
+    waiting = bench.job("waiting", 20, 300)
+    holder.request()
+    holder.begin()
+    waiting.request()
+    bench.clock.advance(1)
+    assert holder.asked_to_yield
+    return holder, waiting
+
+
+def test_a_first_iteration_that_compiles_keeps_its_turn_until_it_ends() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, waiting = compiling(bench)
+    bench.clock.advance(49)
+    bench.turns.scheduler.revoke_stalled()
+    assert holder.holds_turn
+    holder.end()
+    bench.turns.scheduler.revoke_stalled()
+    assert holder.holds_turn, "its release is under way"
+    holder.release()
+    assert waiting.holds_turn
+    assert not bench.notes
+
+
+def test_a_first_iteration_that_does_not_end_loses_its_turn() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, _ = compiling(bench)
+    bench.clock.advance(50)
+    bench.turns.scheduler.revoke_stalled()
+    assert not holder.holds_turn
+
+
+def test_only_the_first_iteration_has_the_longer_time() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, waiting = compiling(bench)
+    holder.end()
+    holder.release()
+    waiting.release()
+    holder.request()
+    holder.begin()
+    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+
+
+def test_a_program_without_iterations_has_the_configured_time() -> None:
+    bench = GPUBench(max_lanes=1, timeout_seconds=5)
+    holder, _ = compiling(bench)
+    holder.session.has_iterations = False
+    assert bench.turns.scheduler.release_limit_seconds(holder.lease) == 5
+
+
 def test_an_unmeasured_holder_has_the_configured_time() -> None:
     bench = GPUBench(max_lanes=1, timeout_seconds=5)
     holder = bench.process(bench.container("holder", 50))

@@ -23,6 +23,12 @@ def test_each_policy_can_be_configured_and_has_the_bound_around_it(name: str) ->
     assert settings.framework_bytes == 7 << 20
 
 
+@pytest.mark.parametrize(("configured", "seconds"), [(0, 40), (7, 7)])
+def test_the_time_of_a_first_iteration_is_configured_or_ten_timeouts(configured: int, seconds: int) -> None:
+    settings = settings_of(timeoutSeconds=4, firstIterationSeconds=configured)
+    assert settings.longest_first_iteration_seconds == seconds
+
+
 def test_the_thresholds_of_las_are_configured() -> None:
     policy = settings_of(policy="las", lasThresholdsSeconds=[5, 50]).policy
     assert isinstance(policy, StarvationBound)

@@ -40,6 +40,12 @@ class TurnConfig(Model):
         description="A session that is asked to yield its turn loses it after this time, or after two measured "
         "iterations if that is longer, up to ten times this time. A worker of a job that spans GPUs has longer than any other.",
     )
+    first_iteration_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=7200,
+        description="The same for a process in its first iteration, which may compile. 0: ten times timeoutSeconds.",
+    )
     starvation_seconds: int = Field(
         default=60,
         ge=1,

@@ -257,6 +257,13 @@ class Session:
         reported_bytes = self.sizes.framework_bytes if self.sizes else 0
         return reported_bytes or self.framework_seen_bytes or self.framework_reserve_bytes
 
+    @property
+    def in_first_iteration(self) -> bool:
+        """Return whether it is in its first iteration, or ended it a moment ago: its release may be under way."""
+        began_with_this_turn = self.granted_iterations == 0 and self.sizes is None
+        in_or_after = self.page.inside or self.page.iterations == 1
+        return self.has_iterations and began_with_this_turn and self.page.iterations <= 1 and in_or_after
+
     def take_over(self, earlier: Session) -> None:
         """Continue from an earlier session of the process, with its memory and measurements."""
         self.sizes = self.sizes or earlier.sizes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from laneway.api.node_config import NodeConfig
 from laneway.lanes import LaneRules
 from laneway.lanes.turns import TurnPolicy, turn_policy
+from laneway.node_agent.turns.release_limit import MAX_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,9 @@ class TurnSettings:
     policy: TurnPolicy
     quantum_seconds: float = 0.1
     timeout_seconds: float = 30.0
+    first_iteration_seconds: float = 0.0
+    """How long a first iteration may take after a request to yield; 0: as long as any other that is measured."""
+
     kill_seconds: float = 30.0
     """How long the watchdog takes from SIGTERM to SIGKILL."""
 
@@ -36,6 +40,11 @@ class TurnSettings:
     framework_bytes: int = 0
     """Counted for the framework's own memory of an unmeasured process on a real GPU."""
 
+    @property
+    def longest_first_iteration_seconds(self) -> float:
+        """Return how long a first iteration may take after a request to yield."""
+        return self.first_iteration_seconds or MAX_TIMEOUTS * self.timeout_seconds
+
     @classmethod
     def of(cls, config: NodeConfig) -> TurnSettings:
         """Return the settings from the configuration file."""
@@ -50,6 +59,7 @@ class TurnSettings:
             policy=turn_policy(turns.policy, starvation_seconds=turns.starvation_seconds, **own),
             quantum_seconds=quantum_seconds,
             timeout_seconds=turns.timeout_seconds,
+            first_iteration_seconds=turns.first_iteration_seconds,
             kill_seconds=config.watchdog.kill_seconds,
             recall_seconds=max(1.0, 10 * quantum_seconds),
             framework_bytes=config.lanes.framework_mebibytes << 20,

@@ -216,13 +216,20 @@ class TurnScheduler:
 
     def release_limit_seconds(self, lease: Lease) -> float:
         """Return how long a lease may take to release its turn after a request to yield."""
-        return release_limit_seconds(lease.counted, self._settings.timeout_seconds)
+        first = any(session.in_first_iteration for session in lease.sessions)
+        return release_limit_seconds(
+            lease.counted,
+            self._settings.timeout_seconds,
+            self._settings.longest_first_iteration_seconds if first else None,
+        )
 
     def _revocation_limit_seconds(self, lease: Lease) -> float:
         """Return that time, or longer for a worker that may wait for a worker elsewhere inside its iteration."""
         settings = self._settings
         if lease.record.spans_gpus:
-            return spanning_limit_seconds(settings.timeout_seconds, settings.kill_seconds)
+            return spanning_limit_seconds(
+                settings.timeout_seconds, settings.longest_first_iteration_seconds, settings.kill_seconds
+            )
         return self.release_limit_seconds(lease)
 
     def request_yield(self, lease: Lease) -> None:

@@ -7,7 +7,10 @@ import shutil
 import stat
 from collections.abc import Callable
 
-from tests.support.node_agent.node import Node, eventually
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key, device_id
+
+from tests.support.node_agent.node import Container, Node, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -23,6 +26,29 @@ def test_a_containers_socket_follows_its_record_soon(make_node: MakeNode) -> Non
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o666, "a container need not run as root"
     assert pods(node) == {"a": "Allocated"}
+
+
+def test_a_process_that_names_no_gpu_has_the_one_of_its_rank(make_node: MakeNode) -> None:
+    """As one whose environment was cleared, so that it does not know which GPUs its container has."""
+    node = make_node(lanes={"maxPerGpu": 1}).start()
+    ids = tuple(device_id(uuid, 0) for uuid in reversed(node.gpus))
+    record = ContainerRecord(
+        key=container_key(ids),
+        namespace="default",
+        pod="two",
+        container="trainer",
+        device_ids=ids,
+        shares=dict.fromkeys(reversed(node.gpus), 1),
+    )
+    container = Container(node, record)
+    container.write()
+    container.await_socket()
+    ranks = [container.process().hello(local_rank=rank)["gpu"] for rank in range(3)]
+    assert ranks == [node.gpus[0], node.gpus[1], node.gpus[0]]
+    unknown = container.process()
+    unknown.do("connect")
+    unknown.send("hello", version=1, pid=1, framework="", device="cpu", gpu=None)
+    assert "send 'local_rank' or name one of" in unknown.expect("error")["reason"]
 
 
 def test_containers_from_before_the_agent_are_found(make_node: MakeNode) -> None:

@@ -28,6 +28,12 @@ def test_one_of_several_processes_has_the_gpu_of_its_local_rank(local_rank: str,
     assert environment.gpu == gpu
 
 
+def test_a_process_whose_environment_was_cleared_names_only_its_rank() -> None:
+    environment = Environment.read({"LANEWAY_DIR": "/run/laneway", "LOCAL_RANK": "1"})
+    assert environment is not None
+    assert (environment.gpu, environment.local_rank) == (None, 1)
+
+
 def test_an_invalid_number_is_ignored() -> None:
     environment = Environment.read({"LANEWAY_DIR": "/d", "LANEWAY_STOP_TIMEOUT_SECONDS": "soon"})
     assert environment is not None

@@ -95,6 +95,8 @@ def moving(make_client: Callable[[], Client], agent: FakeAgent) -> Iterator[Movi
 def test_hello_announces_its_capabilities(moving: Moving) -> None:
     assert moving.agent.hello["can"] == ["pause", "offload", "hand_over"]
     assert moving.agent.hello["offloaded"] is False
+    hello = moving.agent.hello
+    assert (hello["gpu"], hello["local_rank"]) == (None, 0), "the agent chooses the GPU"
 
 
 def test_moves_only_where_the_script_waits_for_a_turn(moving: Moving) -> None:

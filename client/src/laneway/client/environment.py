@@ -56,7 +56,8 @@ class Environment:
 
     @property
     def gpu(self) -> Optional[str]:
-        """The GPU of this process; None where the container has only one."""
+        """The GPU of this process; None where the container has only one, or the variable is missing, as in a
+        cleared environment: the agent then chooses by the local rank."""
         if len(self.gpus) < 2:
             return None
         return self.gpus[self.local_rank % len(self.gpus)]

@@ -88,7 +88,12 @@ class Client:
         self.guard.offload.mover = mover
         self.stop.before_delivery = self.guard.offload.end
         name = _loaded_framework() if framework is None else framework
-        introduction = {"framework": name, "device": device, "gpu": environment.gpu}
+        introduction = {
+            "framework": name,
+            "device": device,
+            "gpu": environment.gpu,
+            "local_rank": environment.local_rank,
+        }
 
         def hello() -> dict[str, Any]:
             guard = self.guard

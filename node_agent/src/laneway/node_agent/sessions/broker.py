@@ -140,7 +140,7 @@ class SessionBroker:
         if gate and self._needs_no_gate(connection.peer.pid):
             connection.ungate()
             return
-        lease, turns = self._hold_for(fields["gpu"])
+        lease, turns = self._hold_for(fields["gpu"], fields.get("local_rank"))
         pid = connection.peer.pid
         earlier = [other for other in lease.sessions if other.pid == pid]
         self._check_number(lease, earlier)
@@ -201,15 +201,20 @@ class SessionBroker:
             return True
         return any(s.pid == pid and s.connected and s.has_iterations for s in self._live)
 
-    def _hold_for(self, gpu: str | None) -> tuple[Lease, GPUTurns]:
+    def _hold_for(self, gpu: str | None, local_rank: int | None) -> tuple[Lease, GPUTurns]:
+        """Return the container's lease of a GPU: the one that the process names, else the one of its rank.
+
+        Ranks count the container's GPUs in the order of the inventory, as ``LANEWAY_GPUS`` does.
+        """
         assert self.listener is not None, "a broker has a listener before its first packet"
         record = self.listener.record
-        held = sorted(record.shares)
-        if gpu is None and len(held) > 1:
+        held = sorted(record.shares, key=lambda uuid: self._gpus[uuid].gpu.index)
+        if gpu is None and local_rank is None and len(held) > 1:
             raise RefusedError(
-                f"hello: 'gpu' is null and the container has several; name one of {', '.join(held)}"
+                "hello: 'gpu' is null and the container has several; send 'local_rank' or name one of "
+                f"{', '.join(held)}"
             )
-        uuid = held[0] if gpu is None else gpu
+        uuid = held[(local_rank or 0) % len(held)] if gpu is None else gpu
         if uuid not in record.shares:
             raise RefusedError(f"hello: the container has no share of GPU {uuid!r}; it has {', '.join(held)}")
         turns = self._gpus[uuid]

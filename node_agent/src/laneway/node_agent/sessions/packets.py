@@ -187,6 +187,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "framework": (_text, False),
         "device": (_text, False),
         "gpu": (_gpu, False),
+        "local_rank": (_whole, True),
         "holds_turn": (_flag, True),
         "can": (_words, True),
         "offloaded": (_flag, True),

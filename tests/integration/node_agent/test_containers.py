@@ -51,6 +51,21 @@ def test_a_process_that_names_no_gpu_has_the_one_of_its_rank(make_node: MakeNode
     assert "send 'local_rank' or name one of" in unknown.expect("error")["reason"]
 
 
+def test_a_process_that_takes_no_turns_says_why_once(make_node: MakeNode) -> None:
+    node = make_node().start()
+    process = node.container("a").await_socket().process()
+    hello = {"version": 1, "pid": 1, "framework": "torch 1.13", "device": "", "gpu": None}
+    for n in range(2):
+        process.do("connect", n=n)
+        process.send("hello", n=n, **hello, no_turns="its PyTorch is old\nreally")
+        assert "closed" in process.receive(n)
+    assert node.session("a")["message"] == "its PyTorch is old really"
+    assert node.session("a")["processes"] == []
+    assert node.log.count("reason=TakesNoTurns") == 1
+    process.hello(n=2)
+    assert node.session("a")["message"] == "", "it takes turns after all"
+
+
 def test_containers_from_before_the_agent_are_found(make_node: MakeNode) -> None:
     node = make_node()
     container = node.container("a")

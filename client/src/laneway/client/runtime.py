@@ -18,6 +18,8 @@ from laneway.client.boundary.iteration_guard import IterationGuard
 from laneway.client.boundary.stop_signal import StopSignal
 from laneway.client.environment import Environment
 from laneway.client.session.agent_connection import AgentConnection
+from laneway.client.session.channel import ChannelClosedError
+from laneway.client.session.handshake import NoAgentError, send_hello
 from laneway.client.session.shared_page import is_supported
 
 if TYPE_CHECKING:
@@ -88,12 +90,7 @@ class Client:
         self.guard.offload.mover = mover
         self.stop.before_delivery = self.guard.offload.end
         name = _loaded_framework() if framework is None else framework
-        introduction = {
-            "framework": name,
-            "device": device,
-            "gpu": environment.gpu,
-            "local_rank": environment.local_rank,
-        }
+        introduction = _introduction(environment, name, device)
 
         def hello() -> dict[str, Any]:
             guard = self.guard
@@ -112,6 +109,18 @@ class Client:
         # Memory may be used once the agent has granted a turn, which is returned at once if others wait.
         self.guard.begin()
         self.guard.end(trained=False)
+
+    def explain_no_turns(self, framework: str, text: str) -> None:
+        """Tells the agent why this process takes no turns, where there is an agent."""
+        environment = self._environment
+        if environment is None:
+            return
+        try:
+            send_hello(
+                environment.socket_path, {**_introduction(environment, framework, ""), "no_turns": text}
+            )
+        except (NoAgentError, ChannelClosedError) as error:
+            log.debug("the agent was not told why this process takes no turns: %s", error)
 
     def join_gang(self) -> None:
         """Makes all ranks of torch.distributed, if there are several, stop at the same boundary. Called in
@@ -174,6 +183,16 @@ class Client:
         self._pid = os.getpid()
         atexit.unregister(self.finish)
         self.on_fork()
+
+
+def _introduction(environment: Environment, framework: str, device: str) -> dict[str, Any]:
+    """Returns the part of hello that never changes in a process."""
+    return {
+        "framework": framework,
+        "device": device,
+        "gpu": environment.gpu,
+        "local_rank": environment.local_rank,
+    }
 
 
 _client: Optional[Client] = None

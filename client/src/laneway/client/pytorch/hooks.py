@@ -65,12 +65,15 @@ GRAD_SCALERS: Final = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler")
 
 
 def install(torch: Any) -> None:
-    """Installs the hooks in PyTorch. Versions without them (before 2.0) get a warning instead."""
+    """Installs the hooks in PyTorch. Versions without them (before 2.0) get a warning instead, and the agent is
+    told."""
     # Not torch.optim.optimizer: torch.optim deletes that name.
     optimizer = import_module("torch.optim.optimizer")
     if not hasattr(optimizer, "register_optimizer_step_post_hook"):
         if not is_multiprocessing_child():
-            log.warning(NO_HOOKS, torch.__version__)
+            text = NO_HOOKS % torch.__version__
+            log.warning(text)
+            client().explain_no_turns(f"torch {torch.__version__}", text)
         return
     hooks = TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client())
     hooks.arm()

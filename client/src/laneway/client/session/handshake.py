@@ -1,4 +1,4 @@
-"""The handshake: connect, send hello, read welcome."""
+"""The handshake: connect, send hello, read welcome; or only a hello that says why there is no session."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ class NoAgentError(Exception):
     """Nobody listens at the socket, or the socket does not exist."""
 
 
+def send_hello(path: str, hello: Mapping[str, Any]) -> None:
+    """Sends a hello that opens no session, to the agent whose socket is at `path`.
+
+    Raises:
+        NoAgentError: no agent listens there.
+        ChannelClosedError: the agent does not read.
+    """
+    channel = _connect(path)
+    try:
+        channel.send(_encode_hello(hello))
+    finally:
+        channel.close()
+
+
 def open_session(path: str, hello: Mapping[str, Any]) -> Session:
     """Opens a session with the agent whose socket is at `path`.
 
@@ -29,12 +43,9 @@ def open_session(path: str, hello: Mapping[str, Any]) -> Session:
         ChannelClosedError: the agent refused, violated the protocol, or did not answer within
             `ANSWER_TIMEOUT_SECONDS`.
     """
+    channel = _connect(path)
     try:
-        channel = Channel.connect(path, ANSWER_TIMEOUT_SECONDS)
-    except OSError as error:
-        raise NoAgentError(f"{path}: {error.strerror or error}") from error
-    try:
-        channel.send(encode("hello", version=PROTOCOL_VERSION, pid=os.getpid(), **hello))
+        channel.send(_encode_hello(hello))
         message, descriptor = channel.receive_first(ANSWER_TIMEOUT_SECONDS)
         try:
             settings = SessionSettings.from_message(message)
@@ -51,3 +62,14 @@ def open_session(path: str, hello: Mapping[str, Any]) -> Session:
     except ChannelClosedError:
         channel.close()
         raise
+
+
+def _connect(path: str) -> Channel:
+    try:
+        return Channel.connect(path, ANSWER_TIMEOUT_SECONDS)
+    except OSError as error:
+        raise NoAgentError(f"{path}: {error.strerror or error}") from error
+
+
+def _encode_hello(hello: Mapping[str, Any]) -> bytes:
+    return encode("hello", version=PROTOCOL_VERSION, pid=os.getpid(), **hello)

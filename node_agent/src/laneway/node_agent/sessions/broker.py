@@ -141,6 +141,10 @@ class SessionBroker:
             connection.ungate()
             return
         lease, turns = self._hold_for(fields["gpu"], fields.get("local_rank"))
+        if fields.get("no_turns"):
+            turns.record_no_turns(lease, _one_line(fields["no_turns"]))
+            connection.close()
+            return
         pid = connection.peer.pid
         earlier = [other for other in lease.sessions if other.pid == pid]
         self._check_number(lease, earlier)

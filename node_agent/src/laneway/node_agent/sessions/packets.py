@@ -188,6 +188,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "device": (_text, False),
         "gpu": (_gpu, False),
         "local_rank": (_whole, True),
+        "no_turns": (_text, True),
         "holds_turn": (_flag, True),
         "can": (_words, True),
         "offloaded": (_flag, True),

@@ -124,6 +124,8 @@ class GPUTurns:
         lease.sessions.append(session)
         lease.lost = False
         lease.welcomed = True
+        if session.has_iterations:
+            lease.no_turns = ""
         if not lease.arrived_seconds:
             lease.arrived_seconds = now_seconds
         if session.order_state.offloaded:
@@ -283,6 +285,13 @@ class GPUTurns:
         """Record that a process hit its memory quota and is about to fail."""
         lease.last_event = text
         self._recorder.record_event(lease, "MemoryQuotaExceeded", text)
+
+    def record_no_turns(self, lease: Lease, text: str) -> None:
+        """Record why a process takes no turns. It counts until another one of the container takes them."""
+        if text == lease.no_turns:
+            return
+        lease.no_turns = text
+        self._recorder.record_event(lease, "TakesNoTurns", text)
 
     def record_device_full(self, lease: Lease, text: str) -> None:
         """Record that a process within its quota found the GPU full and is about to fail."""

@@ -112,6 +112,9 @@ class Lease:
     last_event: str = ""
     """The last notable event, as a clause."""
 
+    no_turns: str = ""
+    """Why its client takes no turns, as a clause; empty once one takes them."""
+
     over_quota: str = ""
     """What it holds beyond its quota, as a clause."""
 

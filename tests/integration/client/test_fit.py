@@ -41,7 +41,8 @@ class Plain:
         pod = f"plain-{model}"
         container = node.container(pod, 90)
         job = Job(["fit_training.py", model], work, container=container, LANEWAY_FIT="Off")
-        self.results, _ = outcome(job)
+        self.results, counts = outcome(job)
+        self.most_forwards = counts["most_forwards"]
         sizes = node.session(pod)["sizes"]
         self.persistent_bytes: int = sizes["persistent_bytes"]
         self.ephemeral_bytes: int = sizes["ephemeral_bytes"]
@@ -115,6 +116,7 @@ def test_recomputed_modules_give_the_same_gradients(
     assert_equal(results, unlimited.results)
     assert counts["modules_chosen"] > 0
     assert counts["computed_again"] > 0, "modules were recomputed, not only offloaded"
+    assert counts["most_forwards"] <= 2 * unlimited.most_forwards, "no module runs once more as a trial"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -11,6 +11,8 @@ import json
 import random
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -58,6 +60,26 @@ def slow_copies(bytes_per_second: float) -> None:
     ctypes.memmove = slowly
 
 
+def count_forwards(model: nn.Module) -> Counter[int]:
+    """Counts the forwards of each module, as a side effect of them that nobody can take back."""
+    counts: Counter[int] = Counter()
+
+    def counted(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def count(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            counts[id(module)] += 1
+            return forward(module, *args, **kwargs)
+
+        return count
+
+    for kind in {_class_with_forward(module) for module in model.modules()}:
+        kind.forward = counted(kind.forward)
+    return counts
+
+
+def _class_with_forward(module: nn.Module) -> Any:
+    return next(kind for kind in type(module).__mro__ if "forward" in vars(kind))
+
+
 def what_was_done() -> dict[str, int]:
     """Returns the client's own counts; empty where there is no client, or where it has nothing to do."""
     module = sys.modules.get("laneway.client.fit.memory_fit")
@@ -87,6 +109,8 @@ def main() -> None:
     model = build(arguments.model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     digest = hashlib.sha256()
+    forwards = count_forwards(model)
+    most_forwards = 0
     for step in range(arguments.steps):
         data = "mlp" if arguments.model == CHANCE else arguments.model
         inputs, classes = batch(data, step, sizes[step % len(sizes)])
@@ -98,12 +122,14 @@ def main() -> None:
             digest.update(gradient.numpy().tobytes())
         norms = [gradient.norm().item() for gradient in gradients]
         optimizer.step()
+        most_forwards = max(most_forwards, *forwards.values())
+        forwards.clear()
         print(json.dumps({"loss": loss.item(), "norms": norms}), flush=True)
     for kept in model.state_dict().values():
         digest.update(kept.numpy().tobytes())
     buffers = [buffer.double().norm().item() for buffer in model.buffers()]
     print(json.dumps({"digest": digest.hexdigest(), "buffers": buffers}), flush=True)
-    print(json.dumps(what_was_done()), flush=True)
+    print(json.dumps({**what_was_done(), "most_forwards": most_forwards}), flush=True)
 
 
 if __name__ == "__main__":

@@ -269,8 +269,8 @@ class MemoryFit:
             if made.recomputed and recorder.profiler is not None:
                 modules = recorder.profiler.modules
                 self.recomputed = [modules[index] for index in sorted(made.recomputed)]
-                self._recomputation = Recomputation(self._torch, self.recomputed)
-                self.stage = Stage.WARM_UP  # the modules are tried out, and then everything is learned again
+                self._recomputation = Recomputation(self._torch, self.recomputed, activations)
+                self.stage = Stage.WARM_UP  # the modules are compared, and then everything is learned again
                 return
         made = plan(liveness, self.budget_bytes, rates, Technique.OFFLOAD)
         if made.peak_bytes > self.budget_bytes and self._recomputation is not None:

@@ -4,7 +4,10 @@
 PyTorch's non-reentrant checkpoint does this for one module at a time. It keeps the inputs, restores PyTorch's
 random number generators and autocast, and checks that the second run saves the same kinds of tensors. In
 addition, the second run here restores Python's and NumPy's generators, and batch normalisation's running
-statistics are copied so that they change only once. A module is tried out before it is relied on.
+statistics are copied so that they change only once.
+
+In its first iteration here, a module keeps its saved tensors and is run once more beside that. It is only
+relied on if both runs agree. So it never runs more than twice in an iteration.
 """
 
 from __future__ import annotations
@@ -19,19 +22,29 @@ from laneway.client.fit.module_profiler import tensors_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from laneway.client.fit.saved_activations import SavedActivations
+
 
 class Recomputation:
     """Replaces the forward of some modules during iterations. Between iterations the modules are unchanged."""
 
-    def __init__(self, torch: Any, modules: list[Any]) -> None:
+    def __init__(self, torch: Any, modules: list[Any], activations: SavedActivations) -> None:
+        """Starts with the modules unchanged.
+
+        Args:
+            torch: the module `torch`.
+            modules: those to be recomputed.
+            activations: keeps what a module saves in its first iteration.
+        """
         from torch.utils.checkpoint import checkpoint
 
         self._torch = torch
+        self._activations = activations
         self._checkpoint = checkpoint
         self._modules = modules
         self._in_place: list[Any] = []
         self.runs = 0
-        """How often the backward pass had a module recomputed, without trial runs."""
+        """How often the backward pass had a module recomputed."""
         self._deterministic: dict[int, bool] = {}
         """By module, whether two runs give the same result."""
 
@@ -52,7 +65,7 @@ class Recomputation:
             if not self._torch.is_grad_enabled():
                 return forward(*args, **kwargs)
             if id(module) not in self._deterministic:
-                self._deterministic[id(module)] = self._is_deterministic(module, forward, args, kwargs)
+                return self._run_and_compare(module, forward, args, kwargs)
             if not self._deterministic[id(module)]:
                 return forward(*args, **kwargs)
             context = RerunContext(self._torch, module)
@@ -77,26 +90,41 @@ class Recomputation:
         with run:
             yield
 
-    def _is_deterministic(self, module: Any, forward: Any, args: Any, kwargs: Any) -> bool:
-        """Runs the module twice: whether both give bitwise the same result and save alike. Otherwise the
-        backward pass would fail."""
+    def _run_and_compare(self, module: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        """Runs the module without recomputation, and once more beside that as a recomputation would.
+
+        Notes whether both give bitwise the same result and save alike. Otherwise the backward pass would fail.
+        """
         torch = self._torch
         context = RerunContext(torch, module)
-        runs = []
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-        for _ in range(2):
-            saved: list[Any] = []
+        saved: list[Any] = []
+        saved_again: list[Any] = []
 
-            def note(tensor: Any, saved: list[Any] = saved) -> None:
-                saved.append((tensor.shape, tensor.dtype))
+        def keep(tensor: Any) -> Any:
+            saved.append((tensor.shape, tensor.dtype))
+            return self._activations.pack(tensor)
 
-            hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda _: None)
-            with context.first_run(), torch.random.fork_rng(devices), context.rerun(), hooks:
-                output = forward(*args, **kwargs)
-            runs.append((saved, [tensor.detach() for tensor in tensors_in(output, torch.Tensor)]))
-            del output
-        (saved, outputs), (saved_again, outputs_again) = runs
-        return saved == saved_again and all(map(torch.equal, outputs, outputs_again))
+        def note(tensor: Any) -> None:
+            saved_again.append((tensor.shape, tensor.dtype))
+
+        hooks = torch.autograd.graph.saved_tensors_hooks
+        # The run beside comes first, because the random numbers that follow have to be those of the one that counts.
+        with context.first_run(), torch.random.fork_rng(devices), context.rerun(), hooks(note, _nothing):
+            again = forward(*args, **kwargs)
+        outputs_again = [tensor.detach() for tensor in tensors_in(again, torch.Tensor)]
+        del again
+        with hooks(keep, self._activations.unpack):
+            output = forward(*args, **kwargs)
+        outputs = [tensor.detach() for tensor in tensors_in(output, torch.Tensor)]
+        self._deterministic[id(module)] = saved == saved_again and all(
+            map(torch.equal, outputs, outputs_again)
+        )
+        return output
+
+
+def _nothing(_: Any) -> None:
+    return None
 
 
 def _deduplicate_tensors(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[[Any], Any]]:

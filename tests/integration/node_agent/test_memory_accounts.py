@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway.node_agent.memory_accounts.packets import Kind
+from laneway.node_agent.sessions.limits import Limits
 
 from tests.support.node_agent import account_client
 from tests.support.node_agent.footprint import Footprint, comes_back
@@ -21,6 +22,7 @@ PROGRAM = Path(account_client.__file__)
 MIB = 1 << 20
 GRANTED, REFUSED, NO_SUCH_GPU = 0, 1, 2
 SECONDS = 3.0
+LIMITS = Limits()
 
 
 class AccountHolder:
@@ -106,6 +108,16 @@ def test_a_forked_child_has_an_account_of_its_own(make_node: MakeNode) -> None:
     assert (child["status"], child["used"], child["part"]) == (GRANTED, 500 * MIB, 200 * MIB)
     os.kill(child["child"], signal.SIGKILL)
     eventually("the child's bytes are free", lambda: used_mebibytes(node, "a") == 300)
+
+
+def test_a_container_may_have_more_accounts_than_sessions(make_node: MakeNode) -> None:
+    node = make_node().start()
+    parent = AccountHolder(node.container("a", 50))
+    reserved = []
+    for _ in range(LIMITS.processes + 4):
+        child = parent.process.do("fork_with_account", gpu=parent.gpu, size=MIB)
+        reserved.append(child["used"])
+    assert reserved == [number * MIB for number in range(1, LIMITS.processes + 5)]
 
 
 def test_another_connection_of_a_process_replaces_its_first(make_node: MakeNode) -> None:

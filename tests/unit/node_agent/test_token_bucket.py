@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.node_agent.sessions.limits import RESERVED_DESCRIPTORS, Limits, processes_per_container
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 
 from tests.unit.node_agent.manual_clock import ManualClock
@@ -39,10 +38,3 @@ def test_refunds_add_up_to_no_more_than_the_burst() -> None:
         allowance.refund(3)
     assert allowance.take(10)
     assert not allowance.take(1)
-
-
-@given(st.integers(1, 5000), st.integers(1024, 1 << 20))
-def test_containers_share_the_descriptors_evenly(containers: int, descriptors: int) -> None:
-    most = processes_per_container(Limits(), containers, descriptors)
-    assert 1 <= most <= Limits().processes
-    assert most == 1 or 5 * most * containers <= descriptors - RESERVED_DESCRIPTORS

@@ -17,7 +17,7 @@ from laneway.node_agent.memory_accounts.connection import AccountConnection
 from laneway.node_agent.memory_accounts.packets import Kind, Reply, Request, Status, uuid_bytes
 from laneway.node_agent.memory_accounts.round_robin import RoundRobin
 from laneway.node_agent.sessions.identity import Peer
-from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.limits import Limits, ProcessLimits
 from laneway.node_agent.sessions.listener import Listener
 from laneway.node_agent.sessions.packet_socket import Readers
 from laneway.node_agent.turns.event_recorder import EventRecorder
@@ -92,6 +92,10 @@ class AccountServer:
             gpu.account.enter(peer.pid)
         self._recorder.changed()
         return connection
+
+    def max_processes(self, limits: ProcessLimits) -> int:
+        """Return how many processes may be connected."""
+        return limits.accounts
 
     def rejection(self, reason: str) -> bytes:
         """Return nothing: a process without an account continues without one."""

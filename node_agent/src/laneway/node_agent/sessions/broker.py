@@ -17,7 +17,7 @@ from laneway.node_agent.event_loop import EventLoop, Timer
 from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.sessions.connection import Connection, RefusedError
 from laneway.node_agent.sessions.identity import Peer
-from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.limits import Limits, ProcessLimits
 from laneway.node_agent.sessions.listener import Listener
 from laneway.node_agent.sessions.packets import Packet, encode
 from laneway.node_agent.sessions.profile_throttle import ProfileThrottle
@@ -98,6 +98,10 @@ class SessionBroker:
             self.listener.limited_log,
             self.listener.name,
         )
+
+    def max_processes(self, limits: ProcessLimits) -> int:
+        """Return how many processes may be connected."""
+        return limits.sessions
 
     def rejection(self, reason: str) -> bytes:
         """Return the packet that tells a rejected peer why."""

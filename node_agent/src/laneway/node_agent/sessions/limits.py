@@ -10,7 +10,11 @@ class Limits:
     """Limits on one container, all its processes together. A correct client stays far below them."""
 
     processes: int = 64
-    """Concurrent connections, and living processes that have or had a session."""
+    """Concurrent connections for sessions, and living processes that have or had one."""
+
+    account_processes: int = 256
+    """Concurrent connections to the memory accounts. More than sessions, because only the watchdog holds a
+    process without an account."""
 
     accept_burst: int = 64
     accepts_per_second: int = 5
@@ -43,20 +47,35 @@ class Limits:
 RESERVED_DESCRIPTORS = 512
 """Descriptors that the agent needs for everything else: files, timers, HTTP, the API server."""
 
-DESCRIPTORS_PER_PROCESS = 5
-"""Descriptors of one connected process: of its session the connection, the pidfd and the page (Python's mmap
-keeps one), and of its memory account the connection and the pidfd."""
+DESCRIPTORS_PER_SESSION = 3
+"""The connection, the pidfd and the page (Python's mmap keeps one)."""
+
+DESCRIPTORS_PER_ACCOUNT = 2
+"""The connection and the pidfd."""
+
+DESCRIPTORS_PER_PROCESS = DESCRIPTORS_PER_SESSION + DESCRIPTORS_PER_ACCOUNT
 
 
-def processes_per_container(limits: Limits, containers: int, descriptors: int) -> int:
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """How many processes of one container may be connected."""
+
+    sessions: int
+    accounts: int
+
+
+def process_limits(limits: Limits, containers: int, descriptors: int) -> ProcessLimits:
     """Return how many processes of one container may be connected.
 
-    The descriptors are shared out evenly, so that no set of containers can exhaust those of another.
+    The descriptors are shared out evenly, so that no set of containers can exhaust those of another. Each
+    process with a session may have a memory account.
 
     Args:
-        limits: the limit if descriptors are plentiful.
+        limits: the limits if descriptors are plentiful.
         containers: the number of containers on the node.
         descriptors: how many files the agent may have open (RLIMIT_NOFILE).
     """
-    fair = (descriptors - RESERVED_DESCRIPTORS) // DESCRIPTORS_PER_PROCESS // max(1, containers)
-    return max(1, min(limits.processes, fair))
+    fair = (descriptors - RESERVED_DESCRIPTORS) // max(1, containers)
+    sessions = max(1, min(limits.processes, fair // DESCRIPTORS_PER_PROCESS))
+    left = (fair - sessions * DESCRIPTORS_PER_SESSION) // DESCRIPTORS_PER_ACCOUNT
+    return ProcessLimits(sessions, max(1, min(limits.account_processes, left)))

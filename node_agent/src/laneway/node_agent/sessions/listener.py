@@ -16,7 +16,7 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
 from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, identify
-from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.limits import Limits, ProcessLimits
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 
 _log = logging.getLogger(__name__)
@@ -46,6 +46,10 @@ class SocketServer(Protocol):
         """Serve a verified process. The descriptor becomes readable when it ends; the server closes it."""
         ...
 
+    def max_processes(self, limits: ProcessLimits) -> int:
+        """Return how many processes may be connected to the socket."""
+        ...
+
     def rejection(self, reason: str) -> bytes:
         """Return the packet that tells a rejected peer why; empty if there is none."""
         ...
@@ -66,7 +70,7 @@ class Listener:
         loop: EventLoop,
         clock: Clock,
         limits: Limits,
-        max_processes: Callable[[], int],
+        process_limits: Callable[[], ProcessLimits],
     ) -> None:
         """Open the socket.
 
@@ -77,7 +81,7 @@ class Listener:
             loop: the event loop.
             clock: the loop's clock.
             limits: limits on the container.
-            max_processes: returns how many of its processes may be connected now; it depends on the number of
+            process_limits: returns how many of its processes may be connected now; it depends on the number of
                 containers.
 
         Raises:
@@ -87,7 +91,7 @@ class Listener:
         self.record = record
         self.connections: set[OpenConnection] = set()
         self.limited_log = RateLimitedLog(_log, clock)
-        self.max_processes = max_processes
+        self._process_limits = process_limits
         self._server = server
         self._socket_name = server.socket_name
         self._loop = loop
@@ -102,6 +106,10 @@ class Listener:
     def name(self) -> str:
         """Return the container's name for messages."""
         return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
+
+    def max_processes(self) -> int:
+        """Return how many of the container's processes may be connected to the socket now."""
+        return self._server.max_processes(self._process_limits())
 
     def ensure_listening(self) -> None:
         """Listen again if the socket was removed; connections stay.

@@ -12,7 +12,7 @@ from laneway.api.container_record import ContainerRecord
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
-from laneway.node_agent.sessions.limits import Limits, processes_per_container
+from laneway.node_agent.sessions.limits import Limits, ProcessLimits, process_limits
 from laneway.node_agent.sessions.listener import Listener, SocketServer
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 
@@ -71,7 +71,7 @@ class Listeners:
                     self._loop,
                     self._clock,
                     self._limits,
-                    self._processes_per_container,
+                    self._process_limits,
                 )
             except OSError as error:
                 self._log_no_socket(folder, error)
@@ -120,8 +120,8 @@ class Listeners:
             str(folder), f"cannot open socket, will retry folder={folder} error={str(error)!r}"
         )
 
-    def _processes_per_container(self) -> int:
-        return processes_per_container(self._limits, len(self._listeners), self._descriptors)
+    def _process_limits(self) -> ProcessLimits:
+        return process_limits(self._limits, len(self._listeners), self._descriptors)
 
     def close(self) -> None:
         """Close all listeners; the containers' leases stay."""

@@ -50,7 +50,6 @@ OPERATOR_MAY_NOT = [
     "get leases.coordination.k8s.io",
 ]
 NODE_MAY = [
-    "get pods",
     "list pods",
     "watch pods",
     "get nodes",
@@ -60,6 +59,7 @@ NODE_MAY = [
     "patch gpunodes.laneway.dev --subresource=status",
 ]
 NODE_MAY_NOT = [
+    "get pods",
     "create pods",
     "delete pods",
     "patch pods",

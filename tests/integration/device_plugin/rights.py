@@ -7,7 +7,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: test-device-plugin}
 rules:
-- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 - {apiGroups: [""], resources: [nodes], verbs: [get]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

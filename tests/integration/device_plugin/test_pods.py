@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import uuid
@@ -12,6 +13,7 @@ import grpc
 import pytest
 from laneway.api import names
 from laneway.api.device_ids import shares_of
+from laneway.device_plugin.pod_api import NodeAPI, configuration
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.device_plugin.kubelet_side import KubeletSide
@@ -112,6 +114,24 @@ def running(node: PluginNode, kubelet: KubeletSide, cluster: Cluster) -> PluginN
     node.start()
     kubelet.wait_for_devices(400)
     return node
+
+
+def test_a_pod_of_this_node_is_read_and_one_of_another_node_is_not(cluster: Cluster) -> None:
+    async def read(node: str) -> dict[str, Any] | None:
+        chosen = await configuration(str(cluster.plane.kubeconfig_for("test-device-plugin")))
+        assert chosen is not None
+        api = NodeAPI(node, chosen)
+        try:
+            return await api.read_pod(cluster.namespace, "plain", timeout_seconds=20)
+        finally:
+            await api.close()
+
+    assert asyncio.run(read(cluster.node)) is None
+    uid = cluster.create("plain", 10)
+    found = asyncio.run(read(cluster.node))
+    assert found is not None
+    assert found["metadata"]["uid"] == uid
+    assert asyncio.run(read("another-node")) is None
 
 
 def test_the_operators_choice_decides_the_gpu(

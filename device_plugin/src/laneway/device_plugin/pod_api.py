@@ -48,7 +48,8 @@ class NodeAPI:
 
     def __init__(self, node: str, client_configuration: client.Configuration) -> None:
         self._node = node
-        self._selector = ("fieldSelector", f"spec.nodeName={node}")
+        self._on_this_node = f"spec.nodeName={node}"
+        self._selector = ("fieldSelector", self._on_this_node)
         self._client = client.ApiClient(client_configuration)
 
     async def close(self) -> None:
@@ -86,14 +87,16 @@ class NodeAPI:
                 response.close()
 
     async def read_pod(self, namespace: str, name: str, timeout_seconds: float) -> dict[str, Any] | None:
-        """Return a pod, None when there is none."""
+        """Return a pod of this node, None when there is none.
+
+        It is a list, because a list names the node: an authorizer that reads selectors can hold the plugin to it.
+        """
         async with _api_errors(f"reading pod {namespace}/{name}"):
-            path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
-            response = await self._get(path, [], aiohttp.ClientTimeout(total=timeout_seconds))
-            if response.status == 404:
-                return None
-            pod: dict[str, Any] = json.loads(await _body(response))
-            return pod
+            query = [("fieldSelector", f"metadata.name={name},{self._on_this_node}")]
+            path = f"/api/v1/namespaces/{quote(namespace)}/pods"
+            response = await self._get(path, query, aiohttp.ClientTimeout(total=timeout_seconds))
+            pods: list[dict[str, Any]] = json.loads(await _body(response))["items"]
+            return pods[0] if pods else None
 
     async def read_node(self, timeout_seconds: float) -> dict[str, Any]:
         """Return the Node."""

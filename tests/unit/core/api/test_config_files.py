@@ -25,7 +25,7 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
         ),
         (
             "turns: {polici: fair}",
-            "node.yaml: turns.polici: Extra inputs are not permitted (found 'fair'): write one of lasThresholdsSeconds, policy,",
+            "node.yaml: turns.polici: Extra inputs are not permitted (found 'fair'): write one of firstIterationSeconds, lasThresholdsSeconds, policy,",
         ),
         ("turns: 5", "(found 5): write names with values"),
         ("health: {ignoredXids: 13}", "(found 13): write a list"),

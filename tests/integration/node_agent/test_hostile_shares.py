@@ -17,8 +17,21 @@ HOLD_SECONDS = 0.4
 TIMEOUT_SECONDS = 1
 
 
-@pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "processes", "move"])
-def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: MakeNode, trick: str) -> None:
+@pytest.mark.parametrize(
+    ("trick", "gap_seconds"),
+    [
+        ("none", 0.0),
+        ("none", 0.004),
+        ("reconnect", 0.0),
+        ("new process", 0.0),
+        ("new process", 0.004),
+        ("processes", 0.0),
+        ("move", 0.0),
+    ],
+)
+def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(
+    make_node: MakeNode, trick: str, gap_seconds: float
+) -> None:
     node = make_node(
         lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
     ).start()
@@ -28,13 +41,14 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: 
     hog = node.container("hog", 50).await_socket().process(HOSTILE)
     assert hog.pid
     hog.start("hog", seconds=SECONDS, hold_seconds=HOLD_SECONDS, trick=trick)
-    trained = other.do("train", seconds=SECONDS, iteration_seconds=0.004)
+    trained = other.do("train", seconds=SECONDS, iteration_seconds=0.004, gap_seconds=gap_seconds)
     assert hog.finish()["turns"] > 1
-    # Only the times count in which `other` wants the lane. Each of them may end with a turn of the hog that began before.
+    # Only the times count in which `other` wants the lane. At the end the hog may have had a turn that it was not due:
+    # it may fill a gap of `other`, or a moment in which the kernel does not schedule it, and makes up for that afterwards.
     longest_seconds = max(trained["waits"])
     assert HOLD_SECONDS < longest_seconds < SECONDS / 4
     assert sum(trained["turns"]) + sum(trained["waits"]) > SECONDS / 2
-    assert sum(trained["waits"]) - sum(trained["turns"]) < longest_seconds + HOLD_SECONDS / 2
+    assert sum(trained["waits"]) - sum(trained["turns"]) < 2 * longest_seconds + HOLD_SECONDS / 2
 
 
 def test_a_process_that_keeps_the_lane_after_its_turns_gets_only_its_share(make_node: MakeNode) -> None:

@@ -21,11 +21,15 @@ class Trainer:
     demand: float = 1.0
     """The part of the device that it needs to run at full speed."""
 
+    gap_seconds: float = 0.0
+    """How long it rests after each iteration."""
+
     stalls: bool = False
     """It does not end its current iteration."""
 
     done_seconds: float = 0.0
     progress_seconds: float = 0.0
+    resting_seconds: float = 0.0
 
     def step(self, speed: float) -> None:
         """Compute for one step."""
@@ -34,12 +38,22 @@ class Trainer:
         if self.done_seconds >= self.iteration_seconds - 1e-9 and not self.stalls:
             self.done_seconds = 0.0
             self.process.end()
-            if self.process.asked_to_yield:
-                self.process.release()
+            self.resting_seconds = self.gap_seconds
+            self._yield_if_asked()
+
+    def _yield_if_asked(self) -> None:
+        if self.process.holds_turn and self.process.asked_to_yield:
+            self.process.release()
+            if not self.resting_seconds:
                 self.process.request()
 
     def continue_training(self) -> None:
         """Begin the next iteration if the turn allows it, else wait for a turn."""
+        if self.resting_seconds > STEP_SECONDS / 2:
+            self.resting_seconds -= STEP_SECONDS
+            self._yield_if_asked()
+            return
+        self.resting_seconds = 0.0
         if self.process.holds_turn and not self.process.page.inside:
             self.process.begin()
         elif not self.process.holds_turn and not self.process.session.requested:

@@ -40,3 +40,34 @@ def test_a_process_for_each_turn_gains_nothing(hold_seconds: float, others: int)
             process.release()
             process.request()
     assert max(seconds) - min(seconds) <= hold_seconds + 0.04, seconds
+
+
+def test_a_process_for_each_turn_pays_for_the_gaps_that_it_filled_too() -> None:
+    """Its neighbour pauses at the beginning of each other turn, as a process does that the kernel does not schedule."""
+    bench = GPUBench(max_lanes=1, quantum_seconds=0.02)
+    hog, other = (bench.job(pod, *SIZES, percent=50) for pod in ("hog", "other"))
+    hog.request()
+    other.request()
+    hog_seconds = other_seconds = 0.0
+    pauses = False
+    while hog_seconds < ROUNDS * 0.4:
+        began = bench.clock.now
+        if hog.holds_turn:
+            hog.begin()
+            bench.clock.advance(0.4)
+            hog.end()
+            hog_seconds += bench.clock.now - began
+            hog, pauses = replace(hog), not pauses
+            continue
+        if pauses:
+            bench.clock.advance(0.012)
+        if not other.asked_to_yield:
+            other.begin()
+            bench.clock.advance(0.01)
+            other.end()
+        pauses = False
+        other_seconds += bench.clock.now - began
+        if other.asked_to_yield:
+            other.release()
+            other.request()
+    assert hog_seconds - other_seconds <= 2 * 0.4 + 0.04

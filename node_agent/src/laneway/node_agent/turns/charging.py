@@ -30,8 +30,13 @@ def remove_process(
 def charge_ended_turn(turn: Turn, now_seconds: float) -> None:
     """Charge a turn that has ended to its lease."""
     lease = turn.lease
+    since_seconds = turn.contended_since_seconds
+    kept_seconds = 0.0 if since_seconds is None else now_seconds - since_seconds
+    others_had_seconds = turn.began_seconds - lease.away_since_seconds
+    lease.kept_waiting_seconds = kept_seconds + max(
+        0.0, lease.kept_waiting_seconds - others_had_seconds / turn.wait_ratio
+    )
     lease.charge(turn.charge_seconds(now_seconds))
+    lease.gap_wait.end_turn(now_seconds - turn.began_seconds, turn.wait_ratio)
     lease.turn_time.ended_seconds += now_seconds - turn.began_seconds
     lease.away_since_seconds = now_seconds
-    since_seconds = turn.contended_since_seconds
-    lease.kept_waiting_seconds = 0.0 if since_seconds is None else now_seconds - since_seconds

@@ -93,7 +93,7 @@ class HolderMonitor:
             return
         decision = decide(turn, waiting, self._settings, now_seconds)
         if isinstance(decision, YieldNow):
-            turn.yielded_idle = decision.idle
+            turn.yielded_idle, turn.leaves_gap = decision.idle, decision.leaves_gap
             self._set_next_holder(turn, decision.next_holder)
             self.request_yield(turn)
             return

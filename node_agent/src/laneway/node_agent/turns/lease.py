@@ -11,6 +11,7 @@ from laneway.api.orders import PodOrder
 from laneway.lanes import MemoryAccount, SeenMemory, Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
+from laneway.node_agent.turns.gap_wait import GapWait
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork, Session, Sizes, saved_by_any
 from laneway.node_agent.turns.turn_time import TurnTime
 
@@ -54,6 +55,9 @@ class Lease:
     turn_time: TurnTime = field(default_factory=TurnTime)
     """How long it has held turns, by the clock."""
 
+    gap_wait: GapWait = field(default_factory=GapWait)
+    """How long it has waited for others that filled gaps between its iterations."""
+
     computes: bool = False
     """The last reading of the driver showed that one of its processes computed, whatever their pages say."""
 
@@ -73,7 +77,7 @@ class Lease:
     """Since when it neither waits nor holds a turn."""
 
     kept_waiting_seconds: float = 0.0
-    """How long its last turn kept others waiting."""
+    """How long its turns have kept others waiting, less what those have had since then."""
 
     newcomer: bool = True
     """Its service has not been raised to the level of its lane yet."""

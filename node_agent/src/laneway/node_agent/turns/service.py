@@ -26,8 +26,8 @@ def service_on_entry(
 ) -> float:
     """Return what counts as the service of a lease that :func:`reenters` its lane.
 
-    A newcomer is raised to the level of the others, as the policy defines it, plus the time that its last
-    turn kept others waiting. So changing lanes or continuing in another process gains nothing. A lease that
+    A newcomer is raised to the level of the others, as the policy defines it, plus the time that its turns
+    kept others waiting and that those have not had since then. So changing lanes or continuing in another process gains nothing. A lease that
     was away briefly may keep an advantage of ``recall_seconds`` over the others, so that waiting for data
     does not cost it its share. A lease that was away longer keeps no advantage, or it would run alone until
     it had caught up.

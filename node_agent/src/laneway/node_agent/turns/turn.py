@@ -30,6 +30,9 @@ class Turn:
     """CLOCK_MONOTONIC, like all times here."""
 
     waited_seconds: float = 0.0
+    wait_ratio: float = 1.0
+    """How long its lease may wait for each second of a turn, by the weights of those that wanted the lane when it began."""
+
     holders: list[Session] = field(default_factory=list)
     """The processes that have not released yet."""
 
@@ -55,6 +58,9 @@ class Turn:
 
     yielded_idle: bool = False
     """It was requested because its holder was between iterations, so the next holder fills a gap."""
+
+    leaves_gap: bool = False
+    """The next holder fills the gap although the policy would not prefer it yet."""
 
     iterations: int = 0
     """Iterations of the processes that have released."""

@@ -103,6 +103,8 @@ class TurnGranter:
             weights = [] if predecessor is None else [predecessor.weight]
             weights += [other.weight for other in self.queue.views(lane) if other.key != lease.key]
             quantum_seconds = self._settings.turn_seconds(view, weights)
+            turn.wait_ratio = sum(weights) / view.weight if weights else 1.0
+            lease.gap_wait.begin_turn(turn.waited_seconds)
             self.queue.leave(lease)
         # A lease that fills a gap in another's iterations yields as soon as the other returns and is
         # preferred.
@@ -147,6 +149,8 @@ class TurnGranter:
         self.holders.forget(turn)
         if turn.yielded_idle:
             self._idle_lanes.add(turn.lane)
+        if turn.leaves_gap:
+            turn.lease.gap_wait.leave()
         self.running.remove(turn)
 
     def end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:

@@ -21,6 +21,9 @@ class YieldNow:
     next_holder: str
     """The lease that the policy prefers."""
 
+    leaves_gap: bool = False
+    """The lane is idle, and the policy would prefer the holder if it were not."""
+
 
 @dataclass(slots=True)
 class KeepTurn:
@@ -41,7 +44,8 @@ def decide(
     """Decide whether the holder yields now, or when to check again.
 
     It yields when it has been between iterations for a while, and when its quantum is over and the policy
-    prefers a waiting lease. If the policy prefers the holder, it has another turn's time. A turn lasts at least
+    prefers a waiting lease. What earlier gaps have cost it beyond the others' share is made up for first
+    (:class:`GapWait`). If the policy prefers the holder, it has another turn's time. A turn lasts at least
     one iteration: when the shortest turn is checked, its holder is inside one or idle.
 
     The end of the quantum is known in advance. The holder is told, yields by itself, and needs no check for
@@ -64,8 +68,16 @@ def decide(
             )
         return KeepTurn(min(over_seconds, look_seconds), turn.quantum_ends_seconds)
     idle_since_seconds = turn.idle_since_seconds(now_seconds)
-    if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
-        return YieldNow(idle=True, next_holder=settings.policy.choose(waiting, now_seconds) or "")
+    idle_at_seconds = 0.0
+    if idle_since_seconds is not None:
+        idle_at_seconds = max(
+            idle_since_seconds + settings.idle_seconds,
+            _gap_free_seconds(turn, waiting, idle_since_seconds, settings),
+        )
+        if now_seconds >= idle_at_seconds:
+            due = _next_holder(turn, waiting, settings, now_seconds)
+            next_holder = due or settings.policy.choose(waiting, now_seconds) or ""
+            return YieldNow(idle=True, next_holder=next_holder, leaves_gap=not due)
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= over_seconds:
         next_holder = _next_holder(turn, waiting, settings, now_seconds)
@@ -78,7 +90,7 @@ def decide(
         yield_at_seconds = max(quantum_ends_seconds, over_seconds)
         next_holder = _next_holder(turn, waiting, settings, yield_at_seconds)
     if idle_since_seconds is not None:
-        look_seconds = idle_since_seconds + settings.idle_seconds
+        look_seconds = min(idle_at_seconds, max(quantum_ends_seconds, now_seconds + settings.poll_seconds))
     else:
         # Whatever iteration time the holder reports, it is checked when its quantum ends, or a little later
         # if it may have yielded by then.
@@ -90,6 +102,19 @@ def decide(
     return KeepTurn(
         look_seconds, quantum_ends_seconds, yield_at_seconds if next_holder else None, next_holder
     )
+
+
+def _gap_free_seconds(
+    turn: Turn, waiting: list[SessionView], idle_since_seconds: float, settings: TurnSettings
+) -> float:
+    """Return from when on a holder that is between iterations may leave the lane to any other lease. One that is idle for
+    long does not keep it."""
+    lease = turn.lease
+    if not settings.policy.promises_shares or not lease.gap_wait.owed_seconds:
+        return 0.0
+    wait_ratio = sum(each.weight for each in waiting) / lease.weight
+    free_seconds = turn.began_seconds + lease.gap_wait.free_after_seconds(wait_ratio)
+    return min(free_seconds, idle_since_seconds + settings.recall_seconds)
 
 
 def _next_holder(turn: Turn, waiting: list[SessionView], settings: TurnSettings, at_seconds: float) -> str:

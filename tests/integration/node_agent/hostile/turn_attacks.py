@@ -92,6 +92,10 @@ class TurnAttacks:
                 elif trick == "move":
                     agent.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
             turns += 1
+        if agent is not None:
+            # Else it may be waited for: a grant that it has not read may be its next turn.
+            agent.send({"type": "goodbye"})
+            agent.close()
         for child in children:
             os.waitpid(child, 0)
         return {"turns": turns}

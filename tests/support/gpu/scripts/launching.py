@@ -39,10 +39,10 @@ class Driver:
     """Calls the driver's functions by name."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
+        self.cuda = ctypes.CDLL("libcuda.so.1")
 
     def call(self, name: str, *arguments: Any) -> None:
-        result = getattr(self.library, name)(*arguments)
+        result = getattr(self.cuda, name)(*arguments)
         if result:
             raise DriverError(f"{name} failed with CUresult {result}")
 

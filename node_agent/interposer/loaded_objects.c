@@ -22,26 +22,9 @@ static const void *relocated(ElfW(Addr) bias, ElfW(Addr) pointer)
     return (const void *)(pointer < bias ? pointer + bias : pointer);
 }
 
-static bool read_image(const void *object, struct image *image)
+static bool read_dynamic(ElfW(Addr) bias, const ElfW(Dyn) * dynamic, struct image *image)
 {
-    const ElfW(Ehdr) *header = object;
-    const ElfW(Phdr) *segments = (const void *)((const char *)object + header->e_phoff);
-    const ElfW(Dyn) *dynamic = NULL;
-    image->strings = image->soname = NULL;
-    image->symbols = NULL;
-    image->gnu_hash = image->sysv_hash = NULL;
-    bool found_load = false;
-    for (int i = 0; i < header->e_phnum; i++) {
-        if (segments[i].p_type == PT_LOAD && !found_load) {
-            found_load = true;
-            image->bias = (ElfW(Addr))object - (segments[i].p_vaddr - segments[i].p_offset);
-        }
-    }
-    for (int i = 0; i < header->e_phnum; i++)
-        if (segments[i].p_type == PT_DYNAMIC)
-            dynamic = (const void *)(image->bias + segments[i].p_vaddr);
-    if (!found_load || dynamic == NULL)
-        return false;
+    *image = (struct image){.bias = bias};
     ElfW(Xword) soname = 0;
     for (; dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_STRTAB)
@@ -59,6 +42,25 @@ static bool read_image(const void *object, struct image *image)
         return false;
     image->soname = soname != 0 ? image->strings + soname : "";
     return true;
+}
+
+static bool read_image(const void *object, struct image *image)
+{
+    const ElfW(Ehdr) *header = object;
+    const ElfW(Phdr) *segments = (const void *)((const char *)object + header->e_phoff);
+    const ElfW(Dyn) *dynamic = NULL;
+    ElfW(Addr) bias = 0;
+    bool found_load = false;
+    for (int i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type == PT_LOAD && !found_load) {
+            found_load = true;
+            bias = (ElfW(Addr))object - (segments[i].p_vaddr - segments[i].p_offset);
+        }
+    }
+    for (int i = 0; i < header->e_phnum; i++)
+        if (segments[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(bias + segments[i].p_vaddr);
+    return found_load && dynamic != NULL && read_dynamic(bias, dynamic, image);
 }
 
 static const void *defined(const struct image *image, uint32_t index, const char *name)
@@ -104,14 +106,29 @@ static const void *find_by_sysv_hash(const struct image *image, const char *name
     return NULL;
 }
 
+static void *image_symbol(const struct image *image, const char *name)
+{
+    if (image->gnu_hash != NULL)
+        return (void *)find_by_gnu_hash(image, name);
+    return image->sysv_hash != NULL ? (void *)find_by_sysv_hash(image, name) : NULL;
+}
+
 void *object_symbol(const void *object, const char *name)
 {
     struct image image;
-    if (!read_image(object, &image))
-        return NULL;
-    if (image.gnu_hash != NULL)
-        return (void *)find_by_gnu_hash(&image, name);
-    return image.sysv_hash != NULL ? (void *)find_by_sysv_hash(&image, name) : NULL;
+    return read_image(object, &image) ? image_symbol(&image, name) : NULL;
+}
+
+/* The dynamic linker's own. Weak, or the library would need the linker by its name. */
+extern __attribute__((weak, visibility("default"))) struct r_debug _r_debug;
+
+void *startup_symbol(const char *soname, const char *name)
+{
+    struct image image;
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next)
+        if (object->l_ld != NULL && read_dynamic(object->l_addr, object->l_ld, &image) && is_same(image.soname, soname))
+            return image_symbol(&image, name);
+    return NULL;
 }
 
 bool object_has_soname(const void *object, const char *prefix)

@@ -13,3 +13,7 @@ void *object_symbol(const void *object, const char *name);
 
 /* Whether the SONAME of the object that starts at `object` begins with `prefix`. */
 bool object_has_soname(const void *object, const char *prefix);
+
+/* The same in the object with this SONAME, which was loaded when the program started, or NULL. It calls nothing: programs replace
+ * dl_iterate_phdr too, and find libc's by dlsym. */
+void *startup_symbol(const char *soname, const char *name);

@@ -67,13 +67,8 @@ static int call_named(const char *name)
 /* A function of libc, or of libdl before glibc 2.34. */
 static void *libc_function(const char *name)
 {
-    const void *object = object_named("libc.so.6");
-    void *function = object != NULL ? object_symbol(object, name) : NULL;
-    if (function == NULL) {
-        object = object_named("libdl.so.2");
-        function = object != NULL ? object_symbol(object, name) : NULL;
-    }
-    return function;
+    void *function = startup_symbol("libc.so.6", name);
+    return function != NULL ? function : startup_symbol("libdl.so.2", name);
 }
 
 #define LIBC(name)                                                                                                     \

@@ -81,3 +81,8 @@ def test_lookups_of_other_names_are_the_dynamic_linkers_own(container: Container
 
 def test_each_version_of_a_call_keeps_its_signature(container: Container) -> None:
     assert container.run(program("versions")) == [1] * 4
+
+
+def test_a_program_with_its_own_dl_iterate_phdr_runs(container: Container) -> None:
+    own = program("own_iteration", "-rdynamic", "-ldl")
+    assert container.run(own) == [1]

@@ -29,7 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int gate = NEW;
 static atomic_int waiting; /* a launch waits; cleared when the gate opens, and set again by those that still wait */
 
-static __thread int depth __attribute__((tls_model("initial-exec"))); /* of launches inside a launch, of a signal handler for example */
+static __thread volatile int depth __attribute__((tls_model("initial-exec"))); /* of launches inside a launch, of a signal handler for example */
 
 static struct shard *own_shard(void)
 {
@@ -75,15 +75,20 @@ static void wait_for_turn(void)
 
 void launch_enter(CUstream stream)
 {
-    if (depth++ != 0)
+    if (depth != 0) {
+        depth++;
         return;
+    }
     struct shard *shard = own_shard();
     for (;;) {
+        depth = 1;
         /* Sequentially consistent, like the gate's own word: either this launch sees a closed gate, or the gate sees this launch. */
         atomic_fetch_add(&shard->entered, 1);
         if (atomic_load(&gate) == OPEN || is_capturing(stream))
             break;
         atomic_fetch_add(&shard->left, 1);
+        /* A handler that interrupts the wait has to wait itself, and may jump away. */
+        depth = 0;
         wait_for_turn();
     }
     launch_contexts_note();

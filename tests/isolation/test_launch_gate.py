@@ -123,6 +123,20 @@ def test_a_capture_is_not_disturbed_and_ends_before_the_turn(
     assert log.of(waits.pid) == 1
 
 
+def test_a_program_that_jumps_out_of_its_wait_waits_again(
+    make_node: MakeNode, start: Start, log: KernelLog
+) -> None:
+    node = one_lane(make_node, quantum_milliseconds=3000)
+    holder = start(node.container("holder"))
+    holder.do("run", KERNEL)
+    eventually("it holds the turn", lambda: log.of(holder.pid) > 0)
+    jumper = start(node.container("jumper"))
+    assert jumper.do("jump_out", KERNEL) == 5
+    assert turns_of(node, "jumper") > 0
+    assert log.overlaps() == []
+    holder.do("stop")
+
+
 def test_a_child_takes_turns_of_its_own(make_node: MakeNode, start: Start, log: KernelLog) -> None:
     node = one_lane(make_node)
     busy, parent = start(node.container("busy")), start(node.container("parent"))

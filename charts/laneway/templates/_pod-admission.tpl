@@ -2,7 +2,12 @@
 
 {{/* Whether a container of a list has a share. A request for an extended resource is a limit, too. */}}
 {{- define "laneway.cel.hasShare" -}}
-{{ . }}.exists(c, has(c.resources) && has(c.resources.limits) && "laneway.dev/gpu-percent" in c.resources.limits)
+{{ . }}.exists(c, {{ include "laneway.cel.requestsShare" "c" }})
+{{- end -}}
+
+{{/* Whether a container has a share. */}}
+{{- define "laneway.cel.requestsShare" -}}
+has({{ . }}.resources) && has({{ . }}.resources.limits) && "laneway.dev/gpu-percent" in {{ . }}.resources.limits
 {{- end -}}
 
 {{/* The containers of a list that set reserved variables, a clause for each: (list LIST "init container"). */}}
@@ -28,6 +33,18 @@ has({{ $new }}) && key in {{ $new }} && (variables.isNew || !has({{ $old }}) || 
 {{- $new := printf "object.metadata.%s" . -}}
 {{- $old := printf "oldObject.metadata.%s" . -}}
 !variables.isNew && has({{ $old }}) && key in {{ $old }} && !(has({{ $new }}) && key in {{ $new }})
+{{- end -}}
+
+{{/* The containers of a list whose share a mount of their own would separate them from, a clause for each: (list LIST "init container"). */}}
+{{- define "laneway.cel.coveringMounts" -}}
+{{ index . 0 }}.filter(c, {{ include "laneway.cel.requestsShare" "c" }} && has(c.volumeMounts) && c.volumeMounts.exists(m, {{ include "laneway.cel.covers" "m.mountPath" }}))
+.map(c, "{{ index . 1 }} " + c.name + " mounts a volume at " + c.volumeMounts.filter(m, {{ include "laneway.cel.covers" "m.mountPath" }}).map(m, m.mountPath).join(", "))
+{{- end -}}
+
+{{/* Whether a mount at a path is at, below or above what the device plugin mounts into a container, /var/run being a link to /run. */}}
+{{- define "laneway.cel.covers" -}}
+({{ . }}.split("/").exists(part, part == "..") || [{{ include "laneway.cel.cleanPath" . }}].map(path, path.startsWith("/var/run/") ? path.substring(4) : path).exists(path,
+variables.pluginsPaths.exists(reserved, path.startsWith(reserved) || reserved.startsWith(path))))
 {{- end -}}
 
 {{/* A path without doubled slashes and dots, and with one slash at its end. */}}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from laneway.api import names
-from laneway.api.reserved_names import OPERATORS_ANNOTATIONS, OPERATORS_LABELS, USERS_VARIABLES
+from laneway.api.reserved_names import OPERATORS_ANNOTATIONS, OPERATORS_LABELS, PLUGINS_PATHS, USERS_VARIABLES
 
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
@@ -79,6 +79,15 @@ def with_metadata(kind: str, key: str, value: str = "1", pod: Raw | None = None)
 def mounting(path: str) -> Raw:
     pod = a_pod()
     pod["spec"]["volumes"] = [{"name": "own", "emptyDir": {}}, {"name": "data", "hostPath": {"path": path}}]
+    return pod
+
+
+def covering(path: str, pod: Raw | None = None, kind: str = "containers") -> Raw:
+    """A pod whose last container of a kind mounts volumes of the pod's own."""
+    pod = copy.deepcopy(pod or a_pod())
+    pod["spec"]["volumes"] = [{"name": "own", "emptyDir": {}}, {"name": "script", "configMap": {"name": "m"}}]
+    mounts = [{"name": "script", "mountPath": "/script"}, {"name": "own", "mountPath": path}]
+    pod["spec"][kind][-1]["volumeMounts"] = mounts
     return pod
 
 
@@ -287,6 +296,54 @@ def test_other_folders_of_the_node_are_not(author: Author, path: str) -> None:
     taken(author.tries(mounting(path)))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *PLUGINS_PATHS,
+        "/run/laneway/agent.sock",
+        "/opt/laneway/sitecustomize.py",
+        "//run/./laneway/",
+        "run/laneway",
+        "/var/run/laneway",
+        "/data/../run/laneway",
+        # What holds one of them:
+        "/run",
+        "/var/run/",
+        "/opt",
+        "/etc",
+    ],
+)
+def test_a_volume_over_what_the_plugin_mounts_is_refused(author: Author, path: str) -> None:
+    refused(
+        author.tries(covering(path)),
+        f"container trainer mounts a volume at {path}, where a container with a share of a GPU has Laneway's client",
+        "mount it elsewhere, neither at, below or above /run/laneway, /run/laneway-mps, /opt/laneway, /etc/ld.so.preload nor with",
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["/data", "/opt/data", "/run/laneways", "/etc/ssl", "/var", "/mnt/opt/laneway"]
+)
+def test_other_volumes_are_taken(author: Author, path: str) -> None:
+    taken(author.tries(covering(path)))
+
+
+def test_every_container_with_a_share_is_held_to_it_and_no_other(author: Author) -> None:
+    init = a_pod(share="")
+    limits = {"limits": {names.GPU_PERCENT: "1"}}
+    init["spec"]["initContainers"] = [{"name": "warm-up", "image": "i", "resources": limits}]
+    refused(
+        author.tries(covering("/opt/laneway", init, "initContainers")),
+        "init container warm-up mounts a volume at /opt/laneway",
+    )
+    taken(author.tries(covering("/opt/laneway", init)))
+    beside = a_pod()
+    beside["spec"]["containers"].append({"name": "sidecar", "image": "i"})
+    taken(author.tries(covering("/run", beside)))
+    beside["spec"]["containers"][1]["resources"] = limits
+    refused(author.tries(covering("/run", beside)), "container sidecar mounts a volume at /run")
+
+
 def test_the_nodes_processes_are_not_shown(author: Author) -> None:
     pod = a_pod()
     refused(
@@ -317,6 +374,10 @@ def test_many_variables_and_volumes_are_read_within_the_budget(author: Author) -
     pod["spec"]["containers"][0]["env"] = [{"name": f"V{number}", "value": "x"} for number in range(2000)]
     pod["spec"]["volumes"] = [
         {"name": f"v{number}", "hostPath": {"path": f"/data/of/team/{number}/in/a/deep/folder"}}
+        for number in range(200)
+    ]
+    pod["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": f"v{number}", "mountPath": f"/data/of/team/{number}/in/a/deep/folder"}
         for number in range(200)
     ]
     taken(author.tries(pod))

@@ -169,8 +169,9 @@ def test_a_template_that_the_api_server_refuses_is_not_planned_with() -> None:
 
 
 def claiming(**template: object) -> dict[str, object]:
-    spec = {"containers": [{"name": "trainer", "image": "i", "env": template.pop("env", None)}]}
-    return {"spec": spec, **template}
+    trainer = {"name": "trainer", "image": "i", "env": template.pop("env", None)}
+    trainer["volumeMounts"] = template.pop("mounts", None)
+    return {"spec": {"containers": [trainer]}, **template}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,10 @@ def claiming(**template: object) -> dict[str, object]:
         (
             claiming(metadata={"annotations": {"laneway.dev/profile": "{}"}}),
             "template.metadata.annotations has laneway.dev/profile, which only Laneway's operator writes: leave it out",
+        ),
+        (
+            claiming(mounts=[{"name": "own", "mountPath": "/run/laneway"}]),
+            "template.spec: the trainer mounts a volume at /run/laneway, where it has Laneway's client",
         ),
     ],
 )

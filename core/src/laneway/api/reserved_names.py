@@ -6,6 +6,7 @@ templates itself, because the policy can be switched off.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -31,6 +32,14 @@ OPERATORS_ANNOTATIONS: Final = (
     names.SHARING_ANNOTATION,
     names.PROFILE_ANNOTATION,
 )
+
+PLUGINS_PATHS: Final = (
+    names.CONTAINER_LANEWAY_FOLDER,
+    names.CONTAINER_MPS_PIPE_FOLDER,
+    names.CONTAINER_CLIENT_FOLDER,
+    names.CONTAINER_PRELOAD_FILE,
+)
+"""Where the device plugin mounts into a container with a share."""
 
 
 def is_reserved_variable(name: str) -> bool:
@@ -58,4 +67,30 @@ def template_problem(template: Mapping[str, Any]) -> str:
                 return (
                     f"template.metadata.{kind} has {key}, which only Laneway's operator writes: leave it out"
                 )
+    return ""
+
+
+def covers_plugins_mounts(path: str) -> bool:
+    """Return whether a volume mounted at a path of a container lies at, below or above what the device plugin mounts there.
+
+    ``/var/run`` counts as the link to ``/run`` that it is in most images, and a path with ``..`` counts in any case.
+    """
+    if ".." in path.split("/"):
+        return True
+    clean = posixpath.normpath(f"/{path}").replace("//", "/").rstrip("/") + "/"
+    if clean.startswith("/var/run/"):
+        clean = clean.removeprefix("/var")
+    return any(clean.startswith(f"{each}/") or f"{each}/".startswith(clean) for each in PLUGINS_PATHS)
+
+
+def mounts_problem(trainer: Mapping[str, Any]) -> str:
+    """Return which volume of a template's trainer would separate it from its share, as a sentence; empty if none would."""
+    for mount in trainer.get("volumeMounts") or ():
+        path = mount.get("mountPath") or ""
+        if covers_plugins_mounts(path):
+            return (
+                f"template.spec: the trainer mounts a volume at {path}, where it has Laneway's client and its connection to the "
+                f"node: mount it elsewhere, neither at, below or above {', '.join(PLUGINS_PATHS)} nor with .. in the path. /data or "
+                "/opt/data will do"
+            )
     return ""

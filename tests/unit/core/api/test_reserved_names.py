@@ -9,8 +9,11 @@ from laneway.api import names
 from laneway.api.reserved_names import (
     OPERATORS_ANNOTATIONS,
     OPERATORS_LABELS,
+    PLUGINS_PATHS,
     USERS_VARIABLES,
+    covers_plugins_mounts,
     is_reserved_variable,
+    mounts_problem,
     template_problem,
 )
 
@@ -76,3 +79,39 @@ def test_what_only_the_operator_writes_is_named(kind: str, key: str) -> None:
 )
 def test_other_templates_have_no_problem(template: dict[str, Any]) -> None:
     assert template_problem(template) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        *((path, True) for path in PLUGINS_PATHS),
+        ("/run/laneway/containers", True),
+        ("/opt/laneway/sitecustomize.py", True),
+        ("//run/./laneway/", True),
+        ("run/laneway", True),
+        ("/var/run/laneway", True),
+        ("/var/run", True),
+        ("/data/../run/laneway", True),
+        ("/run", True),
+        ("/opt/", True),
+        ("/etc", True),
+        ("/", True),
+        ("/var", False),
+        ("/run/laneways", False),
+        ("/opt/data", False),
+        ("/etc/ld.so.preload.d", False),
+        ("/etc/ssl", False),
+        ("/mnt/run/laneway", False),
+        ("/data/a..b", False),
+    ],
+)
+def test_mounts_that_cover_the_device_plugins(path: str, want: bool) -> None:
+    assert covers_plugins_mounts(path) is want
+    trainer = {"name": "trainer", "volumeMounts": [{"name": "a", "mountPath": "/data"}, {"mountPath": path}]}
+    problem = mounts_problem(trainer)
+    assert problem.startswith(f"template.spec: the trainer mounts a volume at {path}, where") is want
+    assert bool(problem) is want
+
+
+def test_a_trainer_without_volumes_covers_nothing() -> None:
+    assert mounts_problem({"name": "trainer", "volumeMounts": None}) == ""

@@ -12,12 +12,13 @@ from laneway.api.conditions import Condition, is_true
 from laneway.api.job_conditions import ConditionType
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.records import explain
-from laneway.api.reserved_names import template_problem
+from laneway.api.reserved_names import mounts_problem, template_problem
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.template_check import check_template
 from laneway.operator.state.records.template_hash import template_hash
+from laneway.operator.state.records.worker_pod import trainer_of
 from laneway.scheduling import Demand
 from laneway.scheduling.model.spec_demand import demand_of
 from pydantic import ValidationError
@@ -197,7 +198,8 @@ def _desired(spec: object) -> tuple[DesiredSpec | None, str]:
         parsed = TrainingJobSpec.model_validate(spec)
         check_template(parsed.template)
         _check_priority_classes(parsed)
-        reserved = template_problem(parsed.template)
+        trainer = trainer_of(parsed.template["spec"]["containers"])
+        reserved = template_problem(parsed.template) or mounts_problem(trainer)
         return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), reserved), ""
     except ValidationError as error:
         return None, explain(error, "spec")

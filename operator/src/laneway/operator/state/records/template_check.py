@@ -22,6 +22,7 @@ _TEMPLATE: Schema = {
                 "name": str,
                 "env": [{"name": str, "value": str, "valueFrom": dict}],
                 "resources": _RESOURCES,
+                "volumeMounts": [{"name": str, "mountPath": str}],
             }
         ],
         "initContainers": [{"name": str, "env": [{"name": str}], "resources": _RESOURCES}],

@@ -13,13 +13,17 @@ from tests.integration.charts.conftest import NAMESPACE
 May = Callable[[str, str], bool]
 
 
+def _kubectl(plane: LoopbackControlPlane, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="package")
 def may(installed: LoopbackControlPlane) -> May:
     """Whether a user with a role in the default namespace has a right there, by the API server's answer."""
 
     def kubectl(*arguments: str) -> str:
-        command = [str(installed.kubectl), "--kubeconfig", str(installed.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = _kubectl(installed, *arguments)
         return done.stdout.strip() + done.stderr.strip()
 
     for role in ("view", "edit"):
@@ -50,3 +54,23 @@ def may(installed: LoopbackControlPlane) -> May:
 )
 def test_a_user_may(may: May, role: str, right: str, allowed: bool) -> None:
     assert may(role, right) is allowed
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [("view", False), ("edit", False), ("gpunodes-view", True)],
+)
+def test_the_sessions_of_all_tenants_are_for_those_who_look_after_the_nodes(
+    installed: LoopbackControlPlane, role: str, allowed: bool
+) -> None:
+    """A GPUNode has their names and messages, and a role that holds in all namespaces of tenants does not show it."""
+    user = f"everywhere-{role}"
+    cluster_role = f"--clusterrole={NAMESPACE}:laneway-{role}"
+    made = _kubectl(installed, "create", "clusterrolebinding", user, cluster_role, f"--user={user}")
+    assert made.returncode == 0, made.stderr
+    read = _kubectl(installed, "get", "gpunodes", "--as", user)
+    assert (read.returncode == 0) is allowed, read.stderr
+    if not allowed:
+        assert "cannot list resource" in read.stderr
+    written = _kubectl(installed, "delete", "gpunode", "gpu-1", "--as", user)
+    assert "cannot delete resource" in written.stderr

@@ -59,3 +59,26 @@ async def test_a_waiting_job_says_what_holds_it_back_who_is_ahead_when_it_may_st
     await cluster.submit("smaller", workers=1)  # the change that was named does let a job start
     await cluster.run_all("smaller", 1)
     await cluster.until_condition("smaller", "Running")
+
+
+async def test_a_job_is_not_placed_where_mps_would_not_hold_its_share(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    """The MPS daemon limits all processes on a GPU to the largest quota there."""
+    await cluster.add_node("n1", enforcement="MPS")
+    await cluster.submit("large", gpus={"type": "Share", "sharePercent": 60})
+    (large,) = await cluster.run_all("large", 1)
+    await cluster.until_condition("large", "Running")
+    await cluster.submit("strict", gpus={"type": "Share", "sharePercent": 20}, minimumEnforcement="MPS")
+    waiting = await cluster.until_waiting("strict", "AwaitingMPSLimit")
+    assert (
+        f"beside {cluster.namespace}/large (60 percent) it would not be held to its own" in waiting["message"]
+    )
+    assert waiting["blockers"] == [f"{cluster.namespace}/large"]
+
+    await cluster.finish(large)
+    await cluster.run_all("strict", 1)
+    await cluster.until_condition("strict", "Running")
+    await cluster.submit("late", gpus={"type": "Share", "sharePercent": 60})
+    waiting = await cluster.until_waiting("late", "AwaitingMPSLimit")
+    assert f"{cluster.namespace}/strict (20 percent) would not be held as demanded" in waiting["message"]

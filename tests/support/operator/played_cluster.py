@@ -46,10 +46,10 @@ class PlayedCluster:
     # ---- nodes and their agents
 
     async def add_node(
-        self, name: str, gpus: int = 1, memory_bytes: int = 80 * GIB, percent: int = 100
+        self, name: str, gpus: int = 1, memory_bytes: int = 80 * GIB, percent: int = 100, **figures: Any
     ) -> str:
-        """Add a ready Node and its GPUNode, whose GPUs offer this many shares; returns the node's full
-        name."""
+        """Add a ready Node and its GPUNode, whose GPUs offer this many shares and have these further
+        figures; returns the node's full name."""
         full = await self.add_node_without_agent(name)
         body = {
             "apiVersion": names.API_VERSION,
@@ -59,7 +59,8 @@ class PlayedCluster:
         }
         await self.api.request("POST", GPU_NODES.path(), body=body)
         status = [
-            {**self._gpu(full, index, memory_bytes), "allocatablePercent": percent} for index in range(gpus)
+            {**self._gpu(full, index, memory_bytes), "allocatablePercent": percent, **figures}
+            for index in range(gpus)
         ]
         await self.report(full, status)
         return full

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from laneway.api.enforcement import reaches
+from laneway.api.enforcement import Enforcement, reaches
 from laneway.lanes import Tenant, tightest_bytes
+from laneway.scheduling.gpus.mps_clients import MOST_CLIENTS
 from laneway.scheduling.model.gpu_class import GPUClass, accepts_model, class_of, share_needed
 from laneway.scheduling.model.host_resources import add, format_amount
 from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node, WorkerPlacement
@@ -239,6 +240,34 @@ def _check_gpu(
             tenants.append(tenant_of(job, gpu, worker.share_percent))
     _check_percent(gpu, percent, paused_percent, tenants)
     _check_tenants(gpu, tenants)
+    if gpu.enforcement is Enforcement.MPS and starting:
+        _check_mps(gpu, {**held, **starting}, holdings, starting)
+
+
+def _check_mps(
+    gpu: GPU, on_gpu: Mapping[str, WorkerPlacement], holdings: Holdings, starting: Collection[str]
+) -> None:
+    """Check what MPS holds there: its limit is the largest share, and its server takes a limited number of clients."""
+    shares = {
+        key: worker.share_percent if key in starting else _percent_on(gpu, holdings.jobs[key])
+        for key, worker in on_gpu.items()
+    }
+    demanding = [key for key in shares if holdings.jobs[key].demand.minimum_enforcement is Enforcement.MPS]
+    shares |= {foreign.key: foreign.share_percent for foreign in gpu.foreign}
+    if len(shares) > MOST_CLIENTS:
+        raise InvalidPlan(f"{gpu.uuid} would have {len(shares)} clients of MPS, which takes {MOST_CLIENTS}")
+    for key in demanding:
+        for other, share_percent in shares.items():
+            if share_percent > shares[key] and (key in starting or other in starting):
+                raise InvalidPlan(
+                    f"job {key} demands MPS and has {shares[key]} percent of {gpu.uuid}, where {other} has {share_percent}: MPS "
+                    "would limit both to the larger share"
+                )
+
+
+def _percent_on(gpu: GPU, job: Job) -> int:
+    """Return what a job holds of a GPU. A node may report two of its workers there."""
+    return sum(worker.share_percent for worker in job.placement if gpu.uuid in worker.gpus)
 
 
 def _check_percent(gpu: GPU, percent: int, paused_percent: int, tenants: list[Tenant]) -> None:

@@ -97,6 +97,11 @@ def assert_capacity(snapshot: ClusterSnapshot) -> None:
             tenants = [tenant_of(job, gpu, percent) for job, percent in held]
             assert tightest_bytes(tenants, gpu.lane_rules) <= gpu.allocatable_bytes
             assert len(held) <= 1 or not any(job.demand.exclusive for job, _ in held)
+            assert all(
+                percent == max(each for _, each in held)
+                for job, percent in held
+                if job.demand.minimum_enforcement is Enforcement.MPS
+            )
 
 
 @quick

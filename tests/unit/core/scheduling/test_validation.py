@@ -27,6 +27,7 @@ WAITS = WaitingReason(WaitingCode.GPUS_BUSY, "", "")
 GO = Preemption("r", PreemptionReason.SUSPENDED, "", None)
 RUNS = a_job("r").runs_on("n/0")
 WANTS = a_job("w")
+UNDER_MPS = WANTS.needs(share_percent=20, minimum_enforcement=Enforcement.MPS)
 
 
 def on(*gpus: str, rank: int = 0, share: int = 100, node: str = "n") -> WorkerPlacement:
@@ -156,6 +157,27 @@ CASES: list[tuple[str, list[JobBuilder], Plan, str]] = [
         Plan(keeps=("r",), starts={"w": (on("o/0", share=50, node="o"), on("n/1", share=50, rank=1))}),
         "o/0 has 1 lanes for 2 jobs on several GPUs",
     ),
+    (
+        "a job whose share MPS would not hold",
+        [a_job("r").share(60).runs_on("p/0"), UNDER_MPS],
+        Plan(keeps=("r",), starts={"w": (on("p/0", share=20, node="p"),)}),
+        "job w demands MPS and has 20 percent of p/0, where r has 60: MPS would limit both to the larger share",
+    ),
+    (
+        "a larger job beside one that MPS holds",
+        [a_job("r").share(60), UNDER_MPS.runs_on("p/0")],
+        Plan(keeps=("w",), starts={"r": (on("p/0", share=60, node="p"),)}),
+        "job w demands MPS and has 20 percent of p/0, where r has 60",
+    ),
+    (
+        "more clients than an MPS server takes",
+        [*(a_job(f"r{number}").share(1).runs_on("p/0") for number in range(48)), WANTS.share(1)],
+        Plan(
+            keeps=tuple(f"r{number}" for number in range(48)),
+            starts={"w": (on("p/0", share=1, node="p"),)},
+        ),
+        "p/0 would have 49 clients of MPS, which takes 48",
+    ),
 ]
 
 
@@ -165,6 +187,7 @@ def test_a_broken_plan_is_refused(story: str, jobs: list[JobBuilder], broken: Pl
         a_node("n", 4, sick=[3]),
         a_node("c", 1, cordoned=True),
         a_node("o", 1, memory=100, percent=200, lanes=LaneRules(max_lanes=1, padding_percent=0)),
+        a_node("p", 1, enforcement="MPS"),
     ]
     with pytest.raises(InvalidPlan, match=says):
         validate(a_snapshot(nodes, *jobs), broken)

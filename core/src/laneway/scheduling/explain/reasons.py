@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
+from laneway.scheduling.explain.listing import NAMED, listed
+from laneway.scheduling.explain.mps_limit import awaiting_mps_limit
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.host_resources import NOTHING, format_amount, format_requests, scarcest
@@ -15,9 +17,6 @@ from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingC
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.policy import PlacementPolicy
-
-_NAMED = 3
-"""The most jobs that a sentence names; the others are counted."""
 
 
 def suspended() -> WaitingReason:
@@ -105,7 +104,7 @@ def reserved(holders: Sequence[Job], start_seconds: float) -> WaitingReason:
         WaitingCode.HAS_RESERVATION,
         f"Goes first, and waits for GPUs of {listed(keys)}, which may not be preempted yet.",
         f"It starts {when}; until then no job may start that would delay it.",
-        blockers=tuple(keys[:_NAMED]),
+        blockers=tuple(keys[:NAMED]),
     )
 
 
@@ -138,6 +137,7 @@ def waiting_for_others(
         _awaiting_host_resources(job, capacity, placement)
         or _awaiting_consolidation(job, capacity, placement)
         or _awaiting_memory(job, capacity)
+        or awaiting_mps_limit(job, capacity)
         or _awaiting_better_place(job, capacity, placement)
         or _fragmented(job, capacity, free_gpus)
         or _busy(job, cluster_capacity, free_gpus)
@@ -146,13 +146,6 @@ def waiting_for_others(
         return reason
     refused = "kube-scheduler or a kubelet refused its workers: no job is preempted for it until that may have changed."
     return replace(reason, unblock=f"{reason.unblock} {refused}")
-
-
-def listed(keys: Sequence[str]) -> str:
-    """Return the names of a few jobs, and the number of the others."""
-    if len(keys) <= _NAMED:
-        return " and ".join([", ".join(keys[:-1]), keys[-1]] if len(keys) > 1 else keys)
-    return f"{', '.join(keys[:_NAMED])} and {len(keys) - _NAMED} more"
 
 
 def _awaiting_host_resources(

@@ -10,6 +10,7 @@ from laneway.lanes import MemoryUsage, Tenant, fits
 from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
 from laneway.scheduling.gpus.free_index import FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS, HostLimits, Left
+from laneway.scheduling.gpus.mps_clients import MPSClient, demands_mps
 from laneway.scheduling.gpus.numbering import Pool, grouped, in_order, interned
 from laneway.scheduling.gpus.usable import UsableGPUs
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE, Level, TrackedView, View
@@ -410,6 +411,16 @@ class Allocations:
             elif entry.counts(view):
                 tenants.append(tenant_of(entry.job, gpu, percent))
         return tenants
+
+    def mps_clients(self, number: int, view: View) -> list[MPSClient]:
+        """Return the containers on a GPU that count in a view: a job that keeps its pod, paused or not, counts."""
+        gpu = self.gpus[number]
+        clients = [MPSClient(foreign.key, foreign.share_percent, False) for foreign in gpu.foreign]
+        for percent, entry in self._on[number].values():
+            stays = entry.status is _RELEASING and entry.action is not PreemptionAction.EVICT
+            if stays or entry.counts(view):
+                clients.append(MPSClient(entry.job.key, percent, demands_mps(entry.job.demand)))
+        return clients
 
     def memory_usage(self, number: int, view: View) -> MemoryUsage:
         """Return the total memory that counts on a GPU in a view."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from laneway.lanes import MemoryUsage, Refusal, RefusalReason, fit_check, refusal
+from laneway.lanes import Refusal, RefusalReason, refusal
 from laneway.scheduling.gpus.allocations import Allocations
-from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex, NodeCounts
+from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS
+from laneway.scheduling.gpus.mps_clients import MPSClient, MPSClients, demands_mps, mps_matters
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
+from laneway.scheduling.gpus.worker_check import memory_usage, worker_check
 from laneway.scheduling.model.gpu_class import GPUClass, lanes_matter, suitable
 from laneway.scheduling.model.shared_speeds import SpeedsByModel
 from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
@@ -101,9 +103,9 @@ class FreeCapacity:
         Of a node whose CPUs, memory or other resources are short, only as many GPUs count as its workers would have.
         """
         each, limits = job.demand.gpus_per_worker, self.host_limits(job)
-        if not lanes_matter(job.demand, gpu_class):
+        if not (lanes_matter(job.demand, gpu_class) or mps_matters(gpu_class, share_percent)):
             found = self._index.counts(gpu_class, share_percent)
-            nodes_by_gpus = _limited(found, limits, each) if limits else found.nodes
+            nodes_by_gpus = found.limited(limits, each) if limits else found.nodes
             avoided = self.avoided(job)
             if not avoided:
                 return nodes_by_gpus
@@ -207,12 +209,35 @@ class FreeCapacity:
                 if node_numbers[number] in avoided:
                     continue
                 gpus += 1
-                if found is None and gpu_class in by_memory and self._memory_usage(number).unprofiled:
+                if (
+                    found is None
+                    and gpu_class in by_memory
+                    and memory_usage(self._allocations, self.tracked, number).unprofiled
+                ):
                     why = self._refusal(job, number, share_percent)
                     if why is not None and why.reason is RefusalReason.AWAITING_PROFILE:
                         found = why
                 if found is not None and gpus >= job.demand.gpus:
                     return found
+        return None
+
+    def mps_conflict(self, job: Job) -> tuple[int, list[MPSClient]] | None:
+        """Return the share that a worker of the job needs of a GPU that MPS keeps it from, and the containers there, by key.
+
+        It is the GPU with the least free. None if there is no such GPU, or if too few GPUs have enough free percent even so.
+        """
+        if not self.has_enough_gpus(job):
+            return None
+        closed, demands = self._closed(job), demands_mps(job.demand)
+        for gpu_class, share_percent in self.choices(job):
+            if not mps_matters(gpu_class, share_percent):
+                continue
+            for number in self._index.fullest(gpu_class, share_percent):
+                clients = self._allocations.mps_clients(number, self._view)
+                if self._allocations.node_numbers[number] in closed:
+                    continue
+                if not MPSClients.of(clients).takes(share_percent, demands):
+                    return share_percent, sorted(clients)
         return None
 
     def fewest_nodes(self, job: Job) -> int:
@@ -271,48 +296,12 @@ class FreeCapacity:
         return 0
 
     def _check(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Callable[[int], bool] | None:
-        """Return a check whether a worker fits the memory and the lanes of a GPU, given by its number.
-
-        None where free percent alone decides.
-        """
-        if not lanes_matter(job.demand, gpu_class):
-            return None
-        check: Callable[[MemoryUsage], bool] | None = None
-
-        def fits(number: int) -> bool:
-            nonlocal check
-            if check is None:  # GPUs of a class have the same memory, so the tenant is the same on each
-                newcomer = tenant_of(job, self._allocations.gpus[number], share_percent)
-                check = fit_check(gpu_class.allocatable_bytes, newcomer, gpu_class.lane_rules)
-            return check(self._memory_usage(number))
-
-        return fits
-
-    def _memory_usage(self, number: int) -> MemoryUsage:
-        found = self.tracked.memory_usage.get(number)
-        return self._allocations.memory_usage(number, self._view) if found is None else found
+        return worker_check(self._allocations, self.tracked, job, gpu_class, share_percent)
 
     def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._allocations.gpus[number]
         tenants = self._allocations.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
-
-
-def _limited(counts: NodeCounts, limits: Mapping[int, int], gpus_per_worker: int) -> dict[int, list[int]]:
-    """Return the nodes by number of GPUs, after some nodes are limited to a number of workers."""
-    fewer = {
-        node: workers * gpus_per_worker
-        for node, workers in limits.items()
-        if workers * gpus_per_worker < counts.of.get(node, 0)
-    }
-    nodes = dict(counts.nodes)
-    for gpus in {counts.of[node] for node in fewer}:
-        nodes[gpus] = [node for node in nodes[gpus] if node not in fewer]
-    for gpus in set(fewer.values()):
-        nodes[gpus] = sorted(
-            [*nodes.get(gpus, ()), *(node for node, count in fewer.items() if count == gpus)]
-        )
-    return {gpus: there for gpus, there in nodes.items() if gpus and there}
 
 
 def _fewest_gpus(demand: Demand) -> int:

@@ -39,6 +39,22 @@ class NodeCounts:
             insort(self.nodes.setdefault(after, []), node)
         self.of[node] = after
 
+    def limited(self, most_workers: Mapping[int, int], gpus_per_worker: int) -> dict[int, list[int]]:
+        """Return :attr:`nodes` where some nodes, given with their limits, take a limited number of workers."""
+        fewer = {
+            node: workers * gpus_per_worker
+            for node, workers in most_workers.items()
+            if workers * gpus_per_worker < self.of.get(node, 0)
+        }
+        nodes = dict(self.nodes)
+        for gpus in {self.of[node] for node in fewer}:
+            nodes[gpus] = [node for node in nodes[gpus] if node not in fewer]
+        for gpus in set(fewer.values()):
+            nodes[gpus] = sorted(
+                [*nodes.get(gpus, ()), *(node for node, count in fewer.items() if count == gpus)]
+            )
+        return {gpus: there for gpus, there in nodes.items() if gpus and there}
+
 
 class ClassIndex:
     """The GPUs of one class by free percent.

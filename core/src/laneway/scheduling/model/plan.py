@@ -65,6 +65,9 @@ class WaitingCode(StrEnum):
     AWAITING_PROFILE = "AwaitingProfile"
     """Shared GPUs have too little memory: their jobs count with the full share until they are profiled."""
 
+    AWAITING_MPS_LIMIT = "AwaitingMPSLimit"
+    """Shared GPUs have enough free, but MPS would not hold it, or a job there, to its share; or has no room for another client."""
+
     AWAITING_CONSOLIDATION = "AwaitingConsolidation"
     """Enough is free, but on more nodes than it accepts."""
 

@@ -55,12 +55,10 @@ static bool ask(struct gpu_account *account, enum request_kind kind, uint64_t by
     struct request request = {.kind = kind, .gpu = account->gpu, .bytes = bytes};
     if (!connected())
         return false;
-    long long began = monotonic_nanoseconds();
     if (connection_exchange(request, reply))
         return true;
-    /* An agent that has restarted leaves a connection that looks open until it is used. One that does not answer is not asked twice. */
-    bool broken = monotonic_nanoseconds() - began < ANSWER_SECONDS * NANOSECONDS / 2;
-    return broken && connected() && connection_exchange(request, reply);
+    /* An agent that has restarted leaves a connection that looks open until it is used. A silent one is not asked again. */
+    return connected() && connection_exchange(request, reply);
 }
 
 static void remember(struct gpu_account *account, const struct reply *reply)

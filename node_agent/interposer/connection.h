@@ -24,12 +24,16 @@ struct reply {
 _Static_assert(sizeof(struct request) == 40, "the contract's request");
 _Static_assert(sizeof(struct reply) == 40, "the contract's reply");
 
+/* Whether the connection can be used: it is open, and the agent is not silent. */
 bool connection_is_open(void);
 
-/* Connects, at most once a second. */
+/* Whether the agent has kept a request waiting for 2 s, and sent nothing since. It is asked nothing then. Never waits. */
+bool connection_is_silent(void);
+
+/* Connects, at most once a second. False: there is no agent, or it is silent. */
 bool connection_open(void);
 
-/* Sends a request; waits for its reply unless `reply` is NULL. Each takes at most 2 s. After false the connection is closed. */
+/* Sends a request; waits for its reply unless `reply` is NULL, at most 2 s. After false the agent is silent, or the connection closed. */
 bool connection_exchange(struct request request, struct reply *reply);
 
 /* Closes the parent's descriptor in a forked child, which may connect at once. */

@@ -1,4 +1,5 @@
 /* The ends of contexts, which free what was allocated in them. */
+#include "graph_memory.h"
 #include "launch_contexts.h"
 #include "pools.h"
 #include "reservation.h"
@@ -25,7 +26,9 @@ static CUresult destroy_context(CUresult (*real)(CUcontext), CUcontext context)
         return CUDA_ERROR_NOT_INITIALIZED;
     launch_contexts_forget(context);
     uint64_t began = allocations_now();
+    struct graph_change change = graph_memory_begin(GRAPH_CONTEXT_END, (uintptr_t)context);
     CUresult result = real(context);
+    graph_memory_end(change, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS)
         drop_context(context, began);
     return result;
@@ -73,8 +76,11 @@ static CUresult end_primary_context(device_call real, CUdevice device, bool cert
     CUcontext context = primary_context(device);
     launch_contexts_forget(context);
     uint64_t began = allocations_now();
+    struct graph_change change = graph_memory_begin(GRAPH_CONTEXT_END, (uintptr_t)context);
     CUresult result = real(device);
-    if (result == CUDA_SUCCESS && (certainly || !is_active(device)))
+    bool ended = result == CUDA_SUCCESS && (certainly || !is_active(device));
+    graph_memory_end(change, ended);
+    if (ended)
         drop_context(context, began);
     else if (context != NULL)
         launch_contexts_add(context);

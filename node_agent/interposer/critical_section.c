@@ -11,6 +11,7 @@
 
 #include "account.h"
 #include "allocations.h"
+#include "graph_memory.h"
 #include "launch_gate.h"
 #include "pools.h"
 
@@ -33,6 +34,7 @@ static void reset_in_child(void)
     account_reset_in_child();
     allocations_reset_in_child();
     pools_reset_in_child();
+    graph_memory_reset_in_child();
     launch_gate_reset_in_child();
 }
 

@@ -115,6 +115,7 @@
     USED(CUresult, cuGraphGetNodes, (CUgraph, CUgraphNode *, size_t *))                                                \
     USED(CUresult, cuGraphNodeGetType, (CUgraphNode, int *))                                                           \
     USED(CUresult, cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *))                          \
+    USED(CUresult, cuGraphMemFreeNodeGetParams, (CUgraphNode, CUdeviceptr *))                                          \
     USED(CUresult, cuGraphChildGraphNodeGetGraph, (CUgraphNode, CUgraph *))                                            \
     USED(nvmlReturn_t, nvmlDeviceGetUUID, (nvmlDevice_t, char *, unsigned int))
 

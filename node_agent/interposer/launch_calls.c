@@ -1,4 +1,5 @@
 /* The calls that launch work on the GPU: kernels and graphs. */
+#include "graph_memory.h"
 #include "launch_gate.h"
 #include "symbols.h"
 
@@ -78,12 +79,24 @@ CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream 
     LAUNCH(cuLaunchGridAsync, stream, function, width, height, stream);
 }
 
+static CUresult launch_graph(__typeof__(&cuGraphLaunch) real, CUgraphExec executable, CUstream stream, CUstream used)
+{
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    launch_enter(used);
+    struct graph_change change = graph_memory_begin(GRAPH_LAUNCH, (uintptr_t)executable);
+    CUresult result = real(executable, stream);
+    graph_memory_end(change, result == CUDA_SUCCESS);
+    launch_leave();
+    return result;
+}
+
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {
-    LAUNCH(cuGraphLaunch, stream, executable, stream);
+    return launch_graph(REAL(cuGraphLaunch), executable, stream, stream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream)
 {
-    LAUNCH(cuGraphLaunch_ptsz, or_per_thread(stream), executable, stream);
+    return launch_graph(REAL(cuGraphLaunch_ptsz), executable, stream, or_per_thread(stream));
 }

@@ -101,10 +101,9 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     __typeof__(&cuMemFree_v2) real = REAL(cuMemFree_v2);
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    struct allocation allocation;
-    bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
+    struct freeing freeing = begin_free(pointer);
     CUresult result = real(pointer);
-    conclude_free(result, taken, &allocation);
+    end_free(&freeing, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -113,9 +112,8 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer)
     __typeof__(&cuMemFree) real = REAL(cuMemFree);
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
-    struct allocation allocation;
-    bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
+    struct freeing freeing = begin_free(pointer);
     CUresult result = real(pointer);
-    conclude_free(result, taken, &allocation);
+    end_free(&freeing, result == CUDA_SUCCESS);
     return result;
 }

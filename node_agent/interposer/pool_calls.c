@@ -118,14 +118,11 @@ static CUresult free_with(free_function real, CUdeviceptr pointer, CUstream stre
         return CUDA_ERROR_NOT_INITIALIZED;
     CUstream used = stream != NULL ? stream : default_stream;
     struct capture capture = capture_of(used);
-    struct allocation allocation;
-    bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
+    struct freeing freeing = begin_free(pointer);
     CUresult result = real(pointer, stream);
-    /* A captured free is of the graph's own memory: the driver refuses other pointers. */
-    if (taken && capture.active && still(capture, used))
-        record(&allocation);
-    else
-        conclude_free(result, taken, &allocation);
+    /* A captured free becomes a node, and frees when its graph is launched. */
+    bool captured = capture.active && still(capture, used);
+    end_free(&freeing, !captured && result == CUDA_SUCCESS);
     return result;
 }
 

@@ -141,6 +141,17 @@ static void end_query(uint64_t number, const struct pool *pool)
     leave(&lock, section);
 }
 
+uint64_t pool_reserved(uint64_t number)
+{
+    struct pool pool = begin_query(number);
+    uint64_t reserved;
+    if (!reserved_by_driver(&pool, &reserved))
+        reserved = 0;
+    end_query(number, &pool);
+    let_go(number);
+    return reserved;
+}
+
 bool pool_settle(uint64_t number)
 {
     struct pool pool = begin_query(number);

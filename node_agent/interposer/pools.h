@@ -25,7 +25,10 @@ void pool_release(uint64_t number, uint64_t bytes);
 /* Follows what the driver has reserved. False: that is more than the quota holds. */
 bool pool_settle(uint64_t number);
 
-/* The same for all pools that are charged with more than their allocations; nothing where there is none. */
+/* What the driver has reserved for the pool; 0 if it does not tell. */
+uint64_t pool_reserved(uint64_t number);
+
+/* `pool_settle` for all pools that are charged with more than their allocations; nothing where there is none. */
 void pools_settle(void);
 
 /* Tells the driver to give back what its pools do not use, as it does itself when a device is full. */

@@ -65,3 +65,21 @@ void conclude_free(CUresult result, bool taken, const struct allocation *allocat
     else
         record(allocation);
 }
+
+struct freeing begin_free(CUdeviceptr pointer)
+{
+    struct freeing freeing = {.taken = false};
+    freeing.taken = allocations_take(KIND_POINTER, pointer, &freeing.allocation);
+    if (!freeing.taken)
+        freeing.of_graph = graph_memory_begin(GRAPH_FREE, pointer);
+    return freeing;
+}
+
+void end_free(const struct freeing *freeing, bool freed)
+{
+    if (freeing->taken && freed)
+        release(&freeing->allocation);
+    else if (freeing->taken)
+        record(&freeing->allocation);
+    graph_memory_end(freeing->of_graph, freed);
+}

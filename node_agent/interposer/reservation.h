@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "allocations.h"
+#include "graph_memory.h"
 #include "gpus.h"
 
 /* Reserves bytes; where the quota does not hold them, after the driver's pools have given back what they do not use. */
@@ -20,6 +21,17 @@ void record(const struct allocation *allocation);
 
 /* Gives back what an entry holds that was taken out of the table. */
 void release(const struct allocation *allocation);
+
+/* What a call frees by its pointer: an entry of the table, or the memory of a graph's node. */
+struct freeing {
+    bool taken;
+    struct allocation allocation;
+    struct graph_change of_graph;
+};
+
+/* Before and after the driver's call. */
+struct freeing begin_free(CUdeviceptr pointer);
+void end_free(const struct freeing *freeing, bool freed);
 
 /* An entry taken out for a call that frees: gives it back to the account, or to the table if the call failed. */
 void conclude_free(CUresult result, bool taken, const struct allocation *allocation);

@@ -106,12 +106,38 @@ def test_a_killed_agent_leaves_the_last_quota(container: Container, program: Int
     assert (3, HALF) in container.account.requests
 
 
-def test_a_silent_agent_delays_a_call_and_fails_none(container: Container, program: Interpreter) -> None:
+def test_a_silent_agent_delays_one_call_and_fails_none(container: Container, program: Interpreter) -> None:
     assert program.allocate(HALF)[0] == OK
     container.account.silent.set()
-    assert program.allocate(MIB)[0] == OK
+    asked = len(container.account.requests)
+    pointers = [program.allocate(MIB)[1]]
+    for _ in range(1000):
+        assert program.free(pointers.pop()) == OK
+        result, pointer = program.allocate(MIB)
+        assert result == OK
+        pointers.append(pointer)
+        reservations = [kind for kind, _ in container.account.requests[asked:]].count(1)
+        assert reservations == 1, "only the first call asks, and waits"
+    assert program.allocate(HALF)[0] == OUT_OF_MEMORY, "the last quota holds"
     container.account.silent.clear()
     until(lambda: counted_again(container, program, HALF + MIB))
+
+
+def test_frees_do_not_wait_for_a_stopped_agent(container: Container, program: Interpreter) -> None:
+    assert program.allocate(HALF)[0] == OK
+    pointers = [program.allocate(1024)[1] for _ in range(2000)]
+    asked = len(container.account.requests)
+    with container.account.stopped():
+        for pointer in pointers:
+            assert program.free(pointer) == OK
+        assert program.allocate(HALF + 1)[0] == OUT_OF_MEMORY
+        second = program.allocate(HALF)
+        assert second[0] == OK
+        assert program.free(second[1]) == OK
+    until(lambda: counted_again(container, program, HALF))
+    asked_for = [kind for kind, _ in container.account.requests[asked:]]
+    assert container.account.accepted == 2, "one connection more, once the agent runs again"
+    assert asked_for.count(2) < len(pointers), "the socket was full, and no free waited for it again"
 
 
 ACTIONS = st.lists(

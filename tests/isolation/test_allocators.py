@@ -211,8 +211,8 @@ def test_mapped_and_retained_handles_keep_their_memory(container: Container, pro
 def test_a_graph_counts_with_its_nodes_from_its_instantiation(
     container: Container, program: Interpreter
 ) -> None:
-    inner = graph_of(program, HALF)
-    outer = graph_of(program, 10 * MIB)
+    inner = graph_of(program, HALF, freed=True)
+    outer = graph_of(program, 10 * MIB, freed=True)
     assert program.call("cuGraphAddChildGraphNode", OUT, outer, 0, 0, inner)[0] == OK
     result, executable = program.call("cuGraphInstantiateWithFlags", OUT, outer, 0)
     assert result == OK

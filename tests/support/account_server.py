@@ -10,7 +10,8 @@ import socket
 import struct
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class AccountServer:
     """Kind and bytes of each request, in order of arrival."""
     silent: threading.Event = field(default_factory=threading.Event)
     """While it is set, requests are read and not answered."""
+    accepted: int = 0
+    """Connections until now."""
     malformed: int = 0
     """Connections that were closed because of a malformed packet."""
     highest: int = 0
@@ -39,6 +42,8 @@ class AccountServer:
         self._lock = threading.Lock()
         self._held: dict[socket.socket, dict[bytes, int]] = {}
         self._listener: socket.socket | None = None
+        self._running = threading.Event()
+        self._running.set()
 
     def start(self) -> None:
         path = self.folder / "account.sock"
@@ -58,6 +63,14 @@ class AccountServer:
             for connection in self._held:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """As a stopped process: while the block runs, nothing is read or accepted."""
+        with self._lock:
+            self._running.clear()
+        yield
+        self._running.set()
 
     def used(self, gpu: bytes) -> int:
         """Bytes in the account, after all that the programs have sent until now."""
@@ -81,14 +94,17 @@ class AccountServer:
                 connection, _ = listener.accept()
             except OSError:
                 return
+            self._running.wait()
             with self._lock:
                 self._held[connection] = {}
+                self.accepted += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError):
             # A packet leaves the queue only once it is in the account, for `used`.
             while connection.recv(1, socket.MSG_PEEK):
+                self._running.wait()
                 with self._lock:
                     reply = self._take(connection)
                 if reply is not None and not self.silent.is_set():

@@ -34,14 +34,25 @@ void remember(struct block block)
     driver_unlock();
 }
 
-bool is_block(uint64_t key)
+static struct block *find(uint64_t key)
 {
     driver_lock();
     struct block *block = blocks;
     while (block != NULL && block->key != key)
         block = block->next;
     driver_unlock();
-    return block != NULL;
+    return block;
+}
+
+bool is_block(uint64_t key)
+{
+    return find(key) != NULL;
+}
+
+bool is_block_of_no_graph(uint64_t key)
+{
+    struct block *block = find(key);
+    return block != NULL && !block->of_graph;
 }
 
 struct block *forget(uint64_t key)
@@ -74,6 +85,8 @@ void forget_context(struct context *context)
         }
         *link = block->next;
         take(block->device, -(int64_t)block->bytes);
+        if (block->of_graph)
+            graph_memory_ended(block);
         free(block);
     }
     driver_unlock();

@@ -65,6 +65,7 @@ struct block {
     uint64_t key, bytes;
     int device;
     struct context *context; /* NULL: freed with no context */
+    bool of_graph;           /* memory of a graph's node, which stays the device's for graphs when it is freed */
     struct pool *pool;
     struct stream *stream;
     uint64_t required_bytes; /* of an array whose memory is to be mapped later */
@@ -84,6 +85,8 @@ void driver_unlock(void);
 uint64_t new_address(uint64_t bytes);
 void remember(struct block block);
 bool is_block(uint64_t key);
+/* The same of memory that no graph's node has allocated. */
+bool is_block_of_no_graph(uint64_t key);
 /* The block out of the list, or NULL. */
 struct block *forget(uint64_t key);
 void forget_context(struct context *context);
@@ -94,6 +97,11 @@ void pools_synchronize(void);
 /* An allocation in a stream that is being captured becomes a node of its graph. */
 struct graph *captured_graph(struct stream *stream);
 CUdeviceptr add_allocation_node(struct graph *graph, int type, int location, int device, uint64_t bytes);
+/* Such a free becomes one, if it is of memory that a graph allocates. */
+void add_free_node(struct graph *graph, CUdeviceptr address);
+/* Graphs: `block` is freed; it has ended with its context, with the lock held. */
+void graph_memory_unused(const struct block *block);
+void graph_memory_ended(const struct block *block);
 
 /* Kernels: runs one after those that were launched in the stream before, or makes a node of the stream's graph. */
 CUresult run_kernel(struct stream *stream, uint64_t microseconds);

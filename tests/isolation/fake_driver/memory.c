@@ -24,6 +24,8 @@ static CUresult give_back(uint64_t key)
         return INVALID_VALUE;
     if (block->pool != NULL)
         pool_unused(block);
+    else if (block->of_graph)
+        graph_memory_unused(block);
     else
         take(block->device, -(int64_t)block->bytes);
     free(block);

@@ -263,9 +263,13 @@ CUresult cuMemFree_v2(CUdeviceptr pointer);
 
 FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    /* The graph's own memory is no block, and nothing else can be freed in a capture. */
-    if (captured_graph(stream) != NULL)
-        return is_block(pointer) ? INVALID_VALUE : SUCCESS;
+    /* Nothing but the memory of graphs can be freed in a capture. */
+    if (captured_graph(stream) != NULL && is_block_of_no_graph(pointer))
+        return INVALID_VALUE;
+    if (captured_graph(stream) != NULL) {
+        add_free_node(captured_graph(stream), pointer);
+        return SUCCESS;
+    }
     return pointer == 0 ? INVALID_VALUE : cuMemFree_v2(pointer);
 }
 

@@ -17,6 +17,7 @@ int cuCtxDestroy_v2(void *context);
 int cuDevicePrimaryCtxReset_v2(int device);
 int cuGraphCreate(void **graph, unsigned int flags);
 int cuGraphAddMemAllocNode(void **node, void *graph, const void *after, size_t count, void *parameters);
+int cuGraphAddMemFreeNode(void **node, void *graph, const void *after, size_t count, CUdeviceptr pointer);
 int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
 int cuGraphExecDestroy(void *executable);
 void cuFakeBeforeReturn(const char *call, void (*function)(void));
@@ -41,12 +42,15 @@ static handle create(size_t bytes)
     return made;
 }
 
+/* Two nodes allocate the bytes; one of the halves is freed by the graph itself. */
 static void *instantiate(size_t bytes)
 {
     void *graph, *node, *executable = NULL;
     unsigned long long parameters[16] = {1, 1};
-    parameters[13] = bytes;
+    parameters[13] = bytes / 2;
     expect(cuGraphCreate(&graph, 0) == 0 && cuGraphAddMemAllocNode(&node, graph, NULL, 0, parameters) == 0);
+    expect(cuGraphAddMemFreeNode(&node, graph, NULL, 0, parameters[14]) == 0);
+    expect(cuGraphAddMemAllocNode(&node, graph, NULL, 0, parameters) == 0);
     expect(cuGraphInstantiateWithFlags(&executable, graph, 0) == 0);
     return executable;
 }

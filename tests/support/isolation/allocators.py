@@ -81,8 +81,18 @@ ALLOCATORS: dict[str, tuple[Allocator, Free]] = {
 }
 
 
-def graph_of(program: Interpreter, size: int) -> int:
+def graph_of(program: Interpreter, size: int, freed: bool = False) -> int:
+    """A graph that allocates, and with `freed` frees what it has allocated."""
+    graph, address = graph_with_address(program, size)
+    if freed:
+        assert program.call("cuGraphAddMemFreeNode", OUT, graph, 0, 0, address)[0] == OK
+    return graph
+
+
+def graph_with_address(program: Interpreter, size: int) -> tuple[int, int]:
+    """A graph that allocates, and the address of what it allocates."""
     graph: int = program.call("cuGraphCreate", OUT, 0)[1]
     parameters = hexadecimal("iiii", 1, 0, 1, 0) + "00" * 72 + struct.pack("<QQQQ", 0, 0, size, 0).hex()
-    assert program.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, parameters)[0] == OK
-    return graph
+    result, _, answer = program.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, parameters)
+    assert result == OK
+    return graph, int.from_bytes(bytes.fromhex(answer)[112:120], "little")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import time
 from typing import Any
 
@@ -47,6 +48,15 @@ class TurnAttacks:
             return 1
 
         return repeat(seconds, attack)
+
+    def fall_silent(self) -> None:
+        """Keep a turn until it is revoked, and do nothing from then on."""
+        agent = self._greeted()
+        assert agent.page is not None
+        agent.page[9] = 1
+        agent.send({"type": "request"})
+        agent.await_packet("revoke")
+        signal.pause()
 
     def compute_without_turn(self, seconds: float, asks_first: bool) -> dict[str, Any]:
         """Compute all the time, as its page says: without a turn at all, or on after one that was given back."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from tests.support.node_agent.node import eventually
+from tests.support.node_agent.node import Node, eventually
 from tests.support.node_agent.watched_processes import (
     QUICK,
     MakeNode,
@@ -20,9 +22,17 @@ from tests.support.node_agent.watched_processes import (
     works,
 )
 
+HOSTILE = Path(__file__).with_name("hostile_process.py")
+
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="pods' cgroups are root's, and so is the right to stop their processes"
 )
+
+
+def logged_seconds(node: Node, text: str) -> float:
+    """Return when the first line with a text was logged, in seconds since 1970."""
+    line = next(line for line in node.log.splitlines() if text in line)
+    return datetime.fromisoformat(line[: len("2026-01-01 00:00:00,000")].replace(",", ".")).timestamp()
 
 
 def test_a_revoked_holder_that_keeps_its_lane_is_stopped_and_the_lane_goes_on(
@@ -44,6 +54,42 @@ def test_a_revoked_holder_that_keeps_its_lane_is_stopped_and_the_lane_goes_on(
     waits.expect("grant")
     assert node.session("keeps")["evicted"] == "TurnNotReleased"
     assert "does not release its memory after turn 1 of lane 0" in message(node, "keeps")
+
+
+def test_a_hog_that_falls_silent_after_its_revocation_is_stopped_after_patience_and_grace(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    timeout_seconds, grace_seconds = 2, 4
+    node = make_node(
+        health=QUICK,
+        lanes={"maxPerGpu": 1},
+        turns={"timeoutSeconds": timeout_seconds, "quantumMilliseconds": 10},
+        watchdog={"graceSeconds": grace_seconds, "killSeconds": 600},
+    ).start()
+    first, second = make_pod(), make_pod()
+    hog = node.container("hog", 40, pod_uid=first.uid).await_socket().process(HOSTILE)
+    first.take(hog)
+    neighbour = connect(node.container("neighbour", 40, pod_uid=second.uid), second)
+    hog.start("fall_silent")
+    eventually("it has the turn", lambda: node.session("hog")["state"] == "Holding")
+    neighbour.send("request")
+    sentence = "Waiting for default/hog to release its memory: it did not yield within 2 s."
+    eventually("the neighbour is told why it waits", lambda: sentence in message(node, "neighbour"))
+    hog.await_end()
+    neighbour.expect("grant")
+    assert node.session("hog")["evicted"] == "TurnNotReleased"
+    assert "stopped by the node agent after 4 s of grace: does not release its memory" in message(node, "hog")
+    revoked, overdue, stopped = (
+        logged_seconds(node, text)
+        for text in ("reason=TurnRevoked", "reason=TurnNotReleased", "sending SIGTERM container=default/hog/")
+    )
+    (turn,) = (turn for turn in node.get("/turns") if turn["pod"] == "neighbour")
+    # No limit ends early; the load of the machine decides how much later. The log's times are rounded down to a millisecond.
+    assert overdue - revoked > timeout_seconds - 0.01
+    assert stopped - overdue > grace_seconds - QUICK["probeSeconds"], (
+        "a reading counts the time since the one before"
+    )
+    assert turn["waited_seconds"] > 2 * timeout_seconds + grace_seconds - QUICK["probeSeconds"]
 
 
 def test_a_lane_waits_for_memory_that_the_driver_still_shows(make_node: MakeNode, make_pod: MakePod) -> None:

@@ -164,7 +164,7 @@ def test_goodbye_with_a_turn_counts_as_release() -> None:
     assert bench.log.turns[0].end == "released"
 
 
-def test_records_of_one_lane_do_not_overlap() -> None:
+def test_records_of_one_lane_do_not_overlap_and_say_how_long_each_turn_was_waited_for() -> None:
     bench, first, second = two_in_one_lane(quantum_seconds=0.01)
     holder, other = first, second
     holder.request()
@@ -177,6 +177,7 @@ def test_records_of_one_lane_do_not_overlap() -> None:
         holder, other = other, holder
     records = list(bench.log.turns)
     assert [record.turn for record in records] == list(range(1, 51))
+    assert [record.waited_seconds for record in records] == pytest.approx([0.0] + 49 * [0.013])
     for before, after in pairwise(records):
         assert before.end_seconds is not None
         assert before.end_seconds <= after.start_seconds

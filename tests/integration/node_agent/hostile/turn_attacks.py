@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import signal
 import time
 from typing import Any
 
@@ -48,6 +49,15 @@ class TurnAttacks:
 
         return repeat(seconds, attack)
 
+    def fall_silent(self) -> None:
+        """Keep a turn until it is revoked, and do nothing from then on."""
+        agent = self._greeted()
+        assert agent.page is not None
+        agent.page[9] = 1
+        agent.send({"type": "request"})
+        agent.await_packet("revoke")
+        signal.pause()
+
     def compute_without_turn(self, seconds: float, asks_first: bool) -> dict[str, Any]:
         """Compute all the time, as its page says: without a turn at all, or on after one that was given back."""
         agent = self._greeted()
@@ -70,17 +80,18 @@ class TurnAttacks:
             seconds: for how long.
             hold_seconds: how long a turn is kept.
             trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``processes``: four at once;
-                ``move``: sizes that change the lanes.
+                ``resize``: other sizes after each turn; ``move``: a new process whose sizes need another lane than its
+                container has without a process.
         """
         until = time.monotonic() + seconds
         turns = 0
         agent = None
         children = self._hogs(seconds, hold_seconds) if trick == "processes" else []
         while time.monotonic() < until:
-            if trick == "new process":
+            if trick in ("new process", "move"):
                 child = os.fork()
                 if child == 0:
-                    self._hold_one(self._greeted(), hold_seconds)
+                    self._hold_one(self._greeted(400 if trick == "move" else 1), hold_seconds)
                     os._exit(0)
                 os.waitpid(child, 0)
             else:
@@ -89,7 +100,7 @@ class TurnAttacks:
                 if trick == "reconnect":
                     agent.close()
                     agent = None
-                elif trick == "move":
+                elif trick == "resize":
                     agent.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
             turns += 1
         if agent is not None:
@@ -132,10 +143,10 @@ class TurnAttacks:
         return {}
 
     @staticmethod
-    def _greeted() -> AgentConnection:
+    def _greeted(ephemeral_mebibytes: int = 1) -> AgentConnection:
         agent = AgentConnection(30)
         agent.hello()
-        agent.send(PROFILE)
+        agent.send({**PROFILE, "ephemeral_bytes": ephemeral_mebibytes << 20})
         return agent
 
     @staticmethod

@@ -24,6 +24,8 @@ class TurnRecord:
     namespace: str
     pod: str
     job: str | None
+    waited_seconds: float
+    """From the request until the start."""
     start_seconds: float
     end_seconds: float | None
     iterations: int
@@ -31,7 +33,7 @@ class TurnRecord:
     end: str | None
 
 
-Entry = tuple[int, int, str, str, str, str | None, float, float | None, int, float, str | None]
+Entry = tuple[int, int, str, str, str, str | None, float, float, float | None, int, float, str | None]
 """A record without its GPU, as a plain tuple in field order. Every hand-off writes one and few are ever
 read. The garbage collector does not track such tuples."""
 
@@ -108,6 +110,7 @@ class TurnLog:
             of.namespace,
             of.pod,
             of.job,
+            turn.waited_seconds,
             start_seconds,
             end_seconds,
             iterations,

@@ -93,7 +93,7 @@ class Scheduler:
         if self._worker_counts is not None:
             self._worker_counts.refresh(state, now_seconds)
             state.refresh(now_seconds)
-        state.allocations.drop_unused_views()
+        state.allocations.views.drop_unused()
         decision = run_cycle(Session(state, self._cache, now_seconds, max_starts, max_preemptors))
         decision.promotions = sorted(state.ranking.promoted)
         state.truncated = decision.truncated

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from laneway.scheduling import JobState, Node
 from laneway.simulator.attempts import Attempts
@@ -12,29 +11,7 @@ from laneway.simulator.events import Event
 from laneway.simulator.nodes import Nodes
 from laneway.simulator.operator_model import NODE_MONITOR_GRACE_SECONDS, OperatorModel
 from laneway.simulator.run import Run
-
-
-class Stage(Protocol):
-    """The simulation, as far as it is needed here."""
-
-    now_seconds: float
-    runs: dict[str, Run]
-
-    @property
-    def all_finished(self) -> bool:
-        """Whether every job of the trace has finished."""
-
-    def enter(self, run: Run, state: JobState) -> None:
-        """Move a job to another state; it keeps its placement."""
-
-    def show(self, run: Run) -> None:
-        """Have the scheduler observe a job again, and what the job avoids."""
-
-    def at(self, at_seconds: float, event: Event, key: str, version: int = 0) -> None:
-        """Schedule an event of a job or a node."""
-
-    def after(self, delay_seconds: float, event: Event, run: Run) -> None:
-        """Schedule an event of a job, or handle it at once if the delay is 0."""
+from laneway.simulator.stage import Stage
 
 
 class LostAttempts:

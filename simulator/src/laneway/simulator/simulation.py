@@ -16,13 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from laneway.scheduling import (
-    Decision,
     JobState,
     Node,
     Policies,
-    Preemption,
-    PreemptionAction,
-    PreemptionReason,
     Scheduler,
     WaitingReason,
     WorkerPlacement,
@@ -30,17 +26,20 @@ from laneway.scheduling import (
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.costs import Costs
 from laneway.simulator.events import OF_A_STATE, OF_NODES, WITHOUT_PROGRESS, Event
+from laneway.simulator.executor import Executor
 from laneway.simulator.fragmentation import Fragmentation
 from laneway.simulator.history import History, Interval
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.lost_attempts import LostAttempts
 from laneway.simulator.meter import Meter
 from laneway.simulator.models.alone import Alone
-from laneway.simulator.models.speed_model import Speed, SpeedModel
+from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.nodes import Nodes
-from laneway.simulator.occupancy import Occupancy, uuids
+from laneway.simulator.occupancy import Occupancy
 from laneway.simulator.operator_model import IDEAL, OperatorModel, Starts
+from laneway.simulator.progress import Progress
 from laneway.simulator.run import Run
+from laneway.simulator.scheduler_sync import SchedulerSync
 from laneway.simulator.trace import TraceJob
 
 _TICK_SECONDS = 1e-6
@@ -92,27 +91,27 @@ class Simulation:
         """The meter's held GPU-seconds when a job last finished."""
 
         self._trace = {job.key: job for job in trace}
-        self._costs = costs or Costs()
+        self._costs = costs = costs or Costs()
         self._timer = timer
-        self._model = model or Alone()
         self._knowledge = knowledge or Knowledge()
         self._scheduler = Scheduler(nodes, policies)
         self._allocates = policies.allocation is not None
-        self._relative = policies.order.relative
         self._occupancy = Occupancy(nodes)
-        self._changed: dict[str, Run] = {}
-        """Runs whose current state the scheduler has not observed yet."""
-
-        self._drained_at_seconds: dict[str, float] = {}
-        """By GPU with a job that is being paused: when others can run there."""
-
         self._operator = operator
         self._starts = Starts(operator)
         self._nodes = Nodes(nodes)
         self._lost = LostAttempts(self, operator, self._nodes)
-        self._hidden: set[str] = set()
-        """Jobs that back off: the scheduler does not know of them."""
-
+        self._sync = SchedulerSync(self._scheduler, self._nodes, self._lost)
+        self._progress = Progress(self, model or Alone(), self._knowledge, self._occupancy)
+        self._executor = Executor(
+            self,
+            costs,
+            operator,
+            self._starts,
+            self._nodes,
+            self._lost,
+            relative=policies.order.relative,
+        )
         self._events: list[tuple[float, Event, str, int]] = [
             (job.submit_seconds, Event.SUBMIT, job.key, 0) for job in trace
         ]
@@ -182,7 +181,7 @@ class Simulation:
             if event is not Event.MEASURED or self._due_again:
                 self._due_seconds = min(self._due_seconds, at_seconds + self._operator.reaction_seconds)
         self._due_again = False
-        self._update_speeds()
+        self._progress.update_speeds()
         if self._due_seconds <= at_seconds:
             self._schedule()
         self.history.add_sample(self.meter.sample())
@@ -221,7 +220,7 @@ class Simulation:
         elif event is Event.NOTICED:
             self._notice(run)
         elif event is Event.MILESTONE:
-            self._reach_milestone(run)
+            self._progress.reach_milestone(run)
         elif event is Event.MEASURED:
             self._report_speed(run)
         else:
@@ -240,7 +239,8 @@ class Simulation:
             run.checkpoint_seconds = job.checkpoint_seconds
         elif job.saves and self._operator.failures.checkpoint_seconds:
             run.checkpoint_seconds = self._operator.failures.checkpoint_seconds
-        self.runs[job.key] = self._changed[job.key] = run
+        self.runs[job.key] = run
+        self.changed(run)
         self._scheduler.avoid(job.key, job.avoided_nodes)
         self.meter.count(run.state, 1)
 
@@ -278,20 +278,7 @@ class Simulation:
     def _forget(self, run: Run) -> None:
         self.enter(run, JobState.TERMINATING, ())
         self.meter.count(run.state, -1)
-        self._changed.pop(run.job.key)
-        self._scheduler.forget(run.job.key)
-
-    def _reach_milestone(self, run: Run) -> None:
-        """Publish the profile, or request a new speed, whichever the work done has reached."""
-        run.accrue(self.now_seconds)
-        run.counted_progress_seconds = self._milestone_seconds(run)
-        if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
-            run.profiled = True
-            self._changed[run.job.key] = run
-        if run.speed is not None and run.counted_progress_seconds >= run.speed.until_progress_seconds:
-            self._occupancy.touch(run)
-        else:
-            self._plan_milestone(run)
+        self._sync.forget(run.job.key)
 
     def enter(self, run: Run, state: JobState, placement: tuple[WorkerPlacement, ...] | None = None) -> None:
         """Move a job to another state and placement; None: it keeps its placement."""
@@ -307,20 +294,20 @@ class Simulation:
             self.meter.hold(run.placement)
         if state is JobState.RUNNING:
             self._occupancy.enter(run)
-        self._changed[run.job.key] = run
+        self.changed(run)
 
     def _schedule(self) -> None:
         """Decide and apply, until nothing more changes at this time."""
         for _ in range(_MOST_DECISIONS_AT_ONCE):
-            self._update_speeds()
-            self._sync()
+            self._progress.update_speeds()
+            self._sync.sync()
             self._starts.drop_ended(self.now_seconds)
             max_starts = self._operator.config.cycle.starts_per_cycle - len(self._starts)
             began = self._timer()
             decided = self._scheduler.decide(self.now_seconds, max(0, max_starts))
             self.decision_seconds += self._timer() - began
             self.decisions += 1
-            again = self._apply(decided)
+            again = self._executor.apply(decided)
             if not again or self._starts or self._operator.reaction_seconds:
                 self._settle(again or decided.truncated)
                 return
@@ -331,9 +318,9 @@ class Simulation:
 
     def _settle(self, again: bool) -> None:
         """End the decisions of this time, and plan the next one: when it is due, or when the first writes have ended."""
-        self._update_speeds()
+        self._progress.update_speeds()
         self._allocate()
-        self._sync()
+        self._sync.sync()
         due = self._scheduler.next_decision_seconds(self.now_seconds)
         rest_seconds = max(_TICK_SECONDS, self._operator.rest_seconds)
         self._due_seconds = math.inf if due is None else max(due, self.now_seconds + rest_seconds)
@@ -347,28 +334,7 @@ class Simulation:
         if self._allocates:
             for key, allotments in self._scheduler.plan(self.now_seconds).allotments.items():
                 self._allot(self.runs[key], tuple(allotments))
-            self._update_speeds()
-
-    def _update_speeds(self) -> None:
-        """Ask the model for the speeds of the runs that its answer may concern."""
-        changes = self._occupancy.take_changes()
-        if changes is None:
-            return
-        for key, speed in self._model.speeds(changes, self._occupancy, self.now_seconds).items():
-            run = self.runs[key]
-            if run.speed != speed and run.finish_seconds is None:
-                self._set_speed(run, speed)
-
-    def _set_speed(self, run: Run, speed: Speed) -> None:
-        run.set_speed(speed, self.now_seconds)
-        if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
-            run.profiled = True
-        self._changed[run.job.key] = run
-        self._plan_milestone(run)
-        measuring_seconds = self._knowledge.measuring_seconds(run.job, speed.progress_ratio)
-        if measuring_seconds < math.inf and self._occupancy.sharers(run):
-            at_seconds = self.now_seconds + measuring_seconds
-            self.at(at_seconds, Event.MEASURED, run.job.key, run.version)
+            self._progress.update_speeds()
 
     def _report_speed(self, run: Run) -> None:
         """Tell the scheduler the speed of a job beside those that share its GPUs, as measured by now."""
@@ -376,149 +342,19 @@ class Simulation:
             sharers, ratio = self._occupancy.sharers(run), run.speed.progress_ratio
             self._due_again |= self._scheduler.report_speed(run.job.key, ratio, sharers)
 
-    def _plan_milestone(self, run: Run) -> None:
-        """Schedule the end of a job's work, of its profiling or of its speed, whichever comes first."""
-        if run.speed is None or run.speed.progress_ratio <= 0:
-            return
-        milestone_seconds = self._milestone_seconds(run)
-        event = Event.FINISH if milestone_seconds >= run.job.duration_seconds else Event.MILESTONE
-        left_seconds = max(0.0, milestone_seconds - run.counted_progress_seconds) / run.speed.progress_ratio
-        at_seconds = run.counted_at_seconds + left_seconds
-        self.at(at_seconds, event, run.job.key, run.version)
-
-    def _milestone_seconds(self, run: Run) -> float:
-        """Return the work done at the job's next milestone."""
-        milestone_seconds = run.job.duration_seconds
-        if run.speed is not None:
-            milestone_seconds = min(milestone_seconds, run.speed.until_progress_seconds)
-        if not run.profiled:
-            milestone_seconds = min(milestone_seconds, self._knowledge.profiling_seconds(run.job))
-        return milestone_seconds
-
-    def _sync(self) -> None:
-        """Show the scheduler the current state of the changed jobs and nodes."""
-        nodes = self._nodes.take_changed()
-        if nodes is not None:
-            self._scheduler.set_nodes(nodes)
-        for key, run in self._changed.items():
-            if run.competes or run.placement:
-                if key in self._hidden:
-                    self._hidden.remove(key)
-                    self._avoid(run)
-                self._scheduler.observe(run.as_job())
-            elif key not in self._hidden:
-                self._hidden.add(key)
-                self._scheduler.forget(key)
-        self._changed.clear()
-
-    def show(self, run: Run) -> None:
-        """Have the scheduler observe a job again, and what the job avoids."""
-        if run.job.key not in self._hidden:
-            self._avoid(run)
-        self._changed[run.job.key] = run
-
-    def _avoid(self, run: Run) -> None:
-        key = run.job.key
-        self._scheduler.avoid(key, run.job.avoided_nodes | self._lost.avoided(key))
-
-    def _apply(self, decided: Decision) -> bool:
-        """Apply a decision, but to jobs with writes in flight or that have finished unnoticed. Return whether another decision may
-        change more.
-
-        Starts alone do not: they free nothing, and a job that did not fit beside them does not fit now; unless they change the
-        ranks of others.
-        """
-        for key in decided.promotions:
-            run = self.runs[key]
-            if run.service_at_promotion_gpu_seconds != run.attained_gpu_seconds:
-                run.service_at_promotion_gpu_seconds = run.attained_gpu_seconds
-                self._changed[key] = run
-        stopping = [key for key in decided.preemptions if self.runs[key].finish_seconds is None]
-        for key in stopping:
-            if key not in self._starts:
-                self._preempt(self.runs[key], decided.preemptions[key])
-        for key in decided.resumes:
-            if key not in self._starts:
-                self._resume(self.runs[key])
-        for key, placement in decided.starts.items():
-            self._start(self.runs[key], tuple(placement))
-        return bool(stopping or decided.resumes or (decided.starts and self._relative))
-
-    def _start(self, run: Run, placement: tuple[WorkerPlacement, ...]) -> None:
-        nodes = frozenset(worker.node for worker in placement)
-        if run.first_start_seconds is None:
-            run.first_start_seconds = self.now_seconds
-            cost_seconds = self._costs.start_seconds
-        else:
-            cost_seconds = self._costs.restart_seconds
-            if not nodes <= run.last_nodes:
-                run.migrations += 1
-                cost_seconds += self._costs.migration_seconds
-        run.last_nodes = nodes
-        run.attempt += 1
-        self.enter(run, JobState.STARTING, placement)
-        written_seconds = self._starts.begin(run.job.key, len(placement), self.now_seconds)
-        pods_seconds = written_seconds + self._operator.latencies.pods_seconds
-        timeouts = self._operator.config.timeouts
-        run.refused_nodes = self._nodes.bind(run.job, placement)
-        if self._nodes.down(placement):
-            self._lost.strand(run)
-        elif run.refused_nodes:
-            self.after(pods_seconds + timeouts.unschedulable_seconds, Event.ROLLED_BACK, run)
-        elif pods_seconds > timeouts.gang_timeout_seconds or self._operator.failures.does_not_start(
-            run.job.key, run.attempt
-        ):
-            self.after(timeouts.gang_timeout_seconds, Event.ROLLED_BACK, run)
-        else:
-            self.after(self._drain_seconds(placement) + cost_seconds + pods_seconds, Event.STARTED, run)
-
-    def _resume(self, run: Run) -> None:
-        offloaded = run.state is JobState.OFFLOADED
-        cost_seconds = (
-            self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
-        )
-        self.enter(run, JobState.STARTING)
-        run.attempt += 1
-        orders_seconds = self._operator.stop_writes_seconds
-        self.after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, Event.STARTED, run)
-
-    def _preempt(self, run: Run, preemption: Preemption) -> None:
-        if preemption.reason is PreemptionReason.RESCALED:
-            run.rescales += 1
-        else:
-            run.preemptions += 1
-        if preemption.action is PreemptionAction.EVICT:
-            run.evictions += 1
-            self.enter(run, JobState.TERMINATING)
-            run.stop()
-            self.after(self._costs.leave_seconds + self._operator.stop_writes_seconds, Event.GONE, run)
-        elif preemption.action is PreemptionAction.OFFLOAD:
-            self.enter(run, JobState.OFFLOADED)
-            self._drain(run, self._costs.offload_seconds(run.job.profile))
-        else:
-            self.enter(run, JobState.PAUSED)
-            self._drain(run, self._costs.pause_seconds)
-
-    def _drain(self, run: Run, delay_seconds: float) -> None:
-        """Keep others from running on the GPUs of a job that is being paused until it has stopped."""
-        delay_seconds += self._operator.stop_writes_seconds
-        if delay_seconds > 0:
-            for uuid in uuids(run.placement):
-                drained_seconds = self._drained_at_seconds.get(uuid, 0.0)
-                self._drained_at_seconds[uuid] = max(drained_seconds, self.now_seconds + delay_seconds)
-
-    def _drain_seconds(self, placement: Sequence[WorkerPlacement]) -> float:
-        """Return the time until all jobs that are being paused on these GPUs have stopped."""
-        if not self._drained_at_seconds:
-            return 0.0
-        latest_seconds = max(self._drained_at_seconds.get(uuid, 0.0) for uuid in uuids(placement))
-        return max(0.0, latest_seconds - self.now_seconds)
-
     def _allot(self, run: Run, allotments: tuple[WorkerAllotment, ...]) -> None:
         if run.allotments != allotments:
             run.allotments = allotments
             if run.state is JobState.RUNNING:
                 self._occupancy.touch(run)
+
+    def changed(self, run: Run) -> None:
+        """Have the scheduler observe a job again."""
+        self._sync.add_changed(run)
+
+    def show(self, run: Run) -> None:
+        """Have the scheduler observe a job again, and what the job avoids."""
+        self._sync.show(run)
 
     def at(self, at_seconds: float, event: Event, key: str, version: int = 0) -> None:
         """Schedule an event of a job or a node."""

@@ -105,7 +105,7 @@ class _Groups:
         self._allocations = allocations = state.allocations
         self._requests = list(dict.fromkeys(each for each in requests if each))
         self._lacks: dict[HostResources | None, tuple[int, ...]] = {None: ()}
-        index = allocations.index(allocations.track(IDLE))
+        index = allocations.views.index(allocations.views.track(IDLE))
         self.free_percent = {
             GPUGroup(each): index.of_class(each).free_sum for each in allocations.usable_classes
         }
@@ -134,7 +134,7 @@ class _Groups:
         host = self._allocations.nodes[node].host
         found = self._lacks.get(host)
         if found is None:
-            most = (self._allocations.most_workers(node, each) for each in self._requests)
+            most = (self._allocations.hosts.most_workers(node, each) for each in self._requests)
             found = self._lacks[host] = tuple(at for at, workers in enumerate(most) if not workers)
         return found
 

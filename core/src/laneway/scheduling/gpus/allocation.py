@@ -46,6 +46,11 @@ class Allocation:
     action: PreemptionAction = PreemptionAction.EVICT
     """Of a releasing hold: what will be left of it."""
 
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """The numbers of its GPUs."""
+        return tuple(number for number, _ in self.shares)
+
     def counts(self, view: View) -> bool:
         """Whether it counts in a view, with its memory."""
         if self.status is AllocationStatus.PIPELINED:

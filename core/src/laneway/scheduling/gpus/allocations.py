@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from laneway.lanes import MemoryUsage, Tenant, fits
 from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
-from laneway.scheduling.gpus.free_index import FreeIndex
-from laneway.scheduling.gpus.host_limits import NO_LIMITS, HostLimits, Left
-from laneway.scheduling.gpus.mps_clients import MPSClient, demands_mps
+from laneway.scheduling.gpus.holders import Held, free_percent, mps_clients_of, sharers_of, tenants_with
+from laneway.scheduling.gpus.host_holdings import HostHoldings
+from laneway.scheduling.gpus.host_limits import NO_LIMITS, Left
+from laneway.scheduling.gpus.mps_clients import MPSClient
 from laneway.scheduling.gpus.numbering import Pool, grouped, in_order, interned
+from laneway.scheduling.gpus.tracked_views import TrackedViews
 from laneway.scheduling.gpus.usable import UsableGPUs
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE, Level, TrackedView, View
 from laneway.scheduling.model.gpu_class import GPUClass, class_of
-from laneway.scheduling.model.host_resources import HostResources, add, workers_within
+from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node, WorkerPlacement
-from laneway.scheduling.model.tenants import foreign_tenant, paused_tenant, tenant_of
-
-_IDLE_DECISIONS = 1024
-"""Cycles after which an unused view is dropped."""
-
-_FAR_BEHIND = 4096
-"""Changes of GPUs after which an unused view is brought up to date all the same."""
-
-_CAUGHT_UP_AT_ONCE = 1024
-"""The most of these changes that one cycle applies, so that no cycle pays for all of them."""
-
-
-_ALLOCATED, _RELEASING, _PIPELINED = (
-    AllocationStatus.ALLOCATED,
-    AllocationStatus.RELEASING,
-    AllocationStatus.PIPELINED,
-)
+from laneway.scheduling.model.tenants import tenant_of
 
 _ACTIONS = {JobState.PAUSING: PreemptionAction.PAUSE, JobState.OFFLOADING: PreemptionAction.OFFLOAD}
 """What happens to releasing jobs that are not evicted."""
@@ -67,12 +52,8 @@ class Allocations:
         self.frees = 0
         """Counts the changes that may free GPUs or memory; while it stands still, a job that did not fit does not fit."""
 
-        self._on: list[dict[str, tuple[int, Allocation]]] = [{} for _ in self.gpus]
-        self._on_node: list[dict[str, tuple[int, Allocation]]] = [{} for _ in self.nodes]
-        """By node and job: the workers there, of jobs whose pods request anything."""
-
-        self._offered: list[Left | None] = [_amounts(node.host) for node in self.nodes]
-        self._limits_hosts = any(each is not None for each in self._offered)
+        self._on: list[dict[str, Held]] = [{} for _ in self.gpus]
+        self.hosts = HostHoldings(self.nodes)
         self._limits = [
             (
                 gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent,
@@ -91,9 +72,14 @@ class Allocations:
         """The free percent of a GPU that no job holds. Paused jobs are held in addition to what may take turns, so this is
         the limit."""
 
-        self._tracked_views: dict[View, TrackedView] = {}
-        self._touched: list[int] = []
-        """Numbers of the GPUs that changed, in order of time; changes that every view has seen are dropped."""
+        self.views = TrackedViews(
+            self.classes,
+            self.node_numbers,
+            self._pool_numbers,
+            len(self.nodes),
+            self.usable,
+            self._free_percent,
+        )
 
     @property
     def usable_classes(self) -> tuple[GPUClass, ...]:
@@ -124,22 +110,16 @@ class Allocations:
             return False
         self.nodes = nodes
         for number, node in changed:
-            self._offered[number] = _amounts(node.host)
-            self._limits_hosts |= node.host is not None
+            self.hosts.renew(number, node)
             for gpu in node.gpus:
                 place = self.number[gpu.uuid]
                 self.gpus[place] = gpu
                 self._foreign_percent[place] = gpu.foreign_percent
                 self._empty_percent[place] = max(0, self._limits[place][0] - gpu.foreign_percent)
         if self._usable.note((number for number, _ in changed), self.nodes, self.gpus):
-            self._tracked_views.clear()
-            self._touched.clear()
+            self.views.clear()
         else:
-            places = [place for number, _ in changed for place in self.gpus_of_node[number]]
-            self._touched.extend(places)
-            for tracked in self._tracked_views.values():
-                for place in places:
-                    tracked.memory_usage.pop(place, None)
+            self.views.touch([place for number, _ in changed for place in self.gpus_of_node[number]])
         self.frees += 1
         return True
 
@@ -160,64 +140,6 @@ class Allocations:
         """Return the usable GPUs of a node and class, in rising order."""
         return self._usable.on(node, gpu_class)
 
-    def track(self, view: View) -> TrackedView:
-        """Return a view with its index, as of the last :meth:`index` call for it."""
-        found = self._tracked_views.get(view)
-        if found is None:
-            free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
-            index = FreeIndex(self.classes, self.node_numbers, self._pool_numbers, free)
-            limits = HostLimits(len(self.nodes))
-            found = self._tracked_views[view] = TrackedView(view, index, limits, len(self._touched))
-        found.idle_decisions = 0
-        return found
-
-    def index(self, tracked: TrackedView) -> FreeIndex:
-        """Return what is free in a view now.
-
-        The index catches up here with the changes since the last call, so an unused view costs nothing.
-        """
-        if tracked.seen < len(self._touched) or tracked.touched:
-            self._catch_up(tracked, len(self._touched))
-        return tracked.index
-
-    def drop_unused_views(self) -> None:
-        """Drop the views that were not used in many cycles; called once a cycle."""
-        for tracked in list(self._tracked_views.values()):
-            tracked.idle_decisions += 1
-            if tracked.idle_decisions > _IDLE_DECISIONS:
-                del self._tracked_views[tracked.view]
-        self._catch_up_one()
-
-    def _catch_up(self, tracked: TrackedView, to: int) -> None:
-        """Apply changes to an index, up to a position in the list of changed GPUs."""
-        tracked.touched.update(self._touched[tracked.seen : to])
-        view, free, home = tracked.view, tracked.index.free, tracked.index.home
-        for number in tracked.touched:
-            index = home[number]
-            if index is not None:
-                before = free[number]
-                after = free[number] = self._free_percent(number, view)
-                if after != before:
-                    index.move(number, before, after)
-                    tracked.index.of_pool[self._pool_numbers[number]] += after - before
-        if tracked.host_limits.in_use:
-            tracked.host_limits.note(map(self.node_numbers.__getitem__, tracked.touched))
-        tracked.touched.clear()
-        tracked.seen = to
-
-    def _catch_up_one(self) -> None:
-        """Apply some changes to the view that is furthest behind, if it is far behind."""
-        tracked = min(self._tracked_views.values(), key=lambda tracked: tracked.seen, default=None)
-        if tracked is None:
-            self._touched.clear()
-        elif len(self._touched) - tracked.seen > _FAR_BEHIND:
-            self._catch_up(tracked, tracked.seen + _CAUGHT_UP_AT_ONCE)
-        elif tracked.seen > _FAR_BEHIND:
-            behind = tracked.seen
-            del self._touched[:behind]
-            for each in self._tracked_views.values():
-                each.seen -= behind
-
     def add(
         self, job: Job, placement: tuple[WorkerPlacement, ...], status: AllocationStatus, level: Level | None
     ) -> None:
@@ -235,9 +157,10 @@ class Allocations:
                 status is AllocationStatus.PAUSED and was.state is not job.state
             ):
                 self.frees += 1
-                self._touch(before)
+                self.views.touch(before.gpus)
             if before.level != level:
-                self._change_level(before, level)
+                was_level, before.level = before.level, level
+                self.views.change_level(was_level, level, before.shares)
             return
         self.remove(job.key)
         on_gpu: dict[int, int] = {}
@@ -254,10 +177,9 @@ class Allocations:
         self.of_job[job.key] = entry
         for number, share_percent in shares:
             self._on[number][job.key] = (share_percent, entry)
-        for node, workers in on_nodes:
-            self._on_node[node][job.key] = (workers, entry)
+        self.hosts.add(entry)
         self.held_percent[job.namespace] += entry.percent
-        self._touch(entry)
+        self.views.touch(entry.gpus)
 
     def gpus_of(self, key: str) -> tuple[int, ...]:
         """Return the numbers of the GPUs that a job holds."""
@@ -270,17 +192,16 @@ class Allocations:
         if entry is not None:
             for number, _ in entry.shares:
                 del self._on[number][key]
-            for node, _ in entry.on_nodes:
-                del self._on_node[node][key]
+            self.hosts.remove(entry)
             self.held_percent[entry.job.namespace] -= entry.percent
             self.frees += 1
-            self._touch(entry)
+            self.views.touch(entry.gpus)
 
     def release(self, key: str, action: PreemptionAction = PreemptionAction.EVICT) -> None:
         """Mark a job as releasing. It is an assumption of one cycle, so it does not count as freeing anything."""
         entry = self.of_job[key]
         entry.status, entry.action = AllocationStatus.RELEASING, action
-        self._touch(entry)
+        self.views.touch(entry.gpus)
 
     def try_status(self, key: str, status: AllocationStatus, action: PreemptionAction) -> None:
         """Change a job's status in FUTURE_IDLE only.
@@ -289,7 +210,7 @@ class Allocations:
         """
         entry = self.of_job[key]
         entry.status, entry.action = status, action
-        self.track(FUTURE_IDLE).touch(entry.shares)
+        self.views.track(FUTURE_IDLE).touch(entry.shares)
 
     def can_resume(self, key: str, view: View = IDLE) -> bool:
         """Whether a paused job can take turns again where it is: the others there that count leave it turns and memory."""
@@ -315,60 +236,21 @@ class Allocations:
         """Mark a paused job as taking turns. Like :meth:`release`, it is an assumption of one cycle."""
         entry = self.of_job[key]
         entry.status = AllocationStatus.ALLOCATED
-        self._touch(entry)
+        self.views.touch(entry.gpus)
 
     def host_limits(
         self, tracked: TrackedView, requests: HostResources, gpus_per_worker: int
     ) -> Mapping[int, int]:
         """Return, by node, how many such workers its host resources allow, where its free GPUs would allow more."""
-        if not requests or not self._limits_hosts:
+        if not requests or not self.hosts.limits:
             return NO_LIMITS
-        free = self.index(tracked).free
+        free = self.views.index(tracked).free
 
         def look(node: int) -> tuple[Left | None, int]:
             gpus = sum(free[number] > 0 for number in self.gpus_of_node[node])
-            return self.left_on(node, tracked.view), gpus
+            return self.hosts.left_on(node, tracked.view), gpus
 
         return tracked.host_limits.of(requests, gpus_per_worker, look)
-
-    def most_workers(self, node: int, requests: HostResources) -> float:
-        """Return how many workers with these requests a node could take if no job were there."""
-        return _workers_within(requests, self._offered[node])
-
-    def most_workers_alone(self, node: int, requests: HostResources) -> float:
-        """Return how many workers with these requests a node could take if no pod at all were there."""
-        return _workers_within(requests, self.left_alone(node))
-
-    def left_alone(self, node: int) -> Left | None:
-        """Return what a node would have if no pod at all were there."""
-        capacity = self.nodes[node].host_capacity
-        return self._offered[node] if capacity is None else _amounts(capacity)
-
-    def offered(self, node: int) -> Left | None:
-        """Return what a node has for jobs beside the other pods; less than 0 where these request more than there is."""
-        return self._offered[node]
-
-    def left_on(self, node: int, view: View) -> Left | None:
-        """Return what of it no job takes in a view; less than 0 where more is taken than there is."""
-        offered, held = self._offered[node], self._on_node[node]
-        if offered is None or not held:
-            return offered
-        left = dict(offered)
-        releasing: dict[str, int] = {}
-        pipelined: dict[str, int] = {}
-        for workers, entry in held.values():
-            requests, status = entry.job.demand.requests, entry.status
-            if status is _PIPELINED:
-                add(pipelined, requests, workers)
-            elif status is _RELEASING and entry.action is PreemptionAction.EVICT:
-                add(releasing, requests, workers)
-            elif status is _RELEASING or view.counts(entry.level):
-                add(left, requests, -workers)  # a paused job keeps its pods
-        if pipelined or (view.idle and releasing):
-            for name in left:
-                taken = max(releasing.get(name, 0) if view.idle else 0, pipelined.get(name, 0))
-                left[name] -= taken
-        return left
 
     def releasing_for(self, job: Job, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are releasing what a job needs there: these GPUs, or what its pods request of their nodes."""
@@ -388,43 +270,19 @@ class Allocations:
 
     def sharers(self, number: int, view: View) -> list[Job]:
         """Return the jobs that count on a GPU in a view and take turns there, by key."""
-        on = self._on[number]
-        return [
-            on[key][1].job
-            for key in sorted(on)
-            if on[key][1].counts(view) and on[key][1].status is not AllocationStatus.PAUSED
-        ]
+        return sharers_of(self._on[number], view)
 
     def tenants(self, number: int, view: View) -> list[Tenant]:
         """Return the tenants whose memory counts on a GPU in a view."""
-        gpu = self.gpus[number]
-        tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
-        for percent, entry in self._on[number].values():
-            paused = entry.status is AllocationStatus.PAUSED
-            releasing = entry.status is AllocationStatus.RELEASING and not view.idle
-            if (paused and entry.job.state is JobState.OFFLOADED) or (
-                releasing and entry.action is not PreemptionAction.PAUSE
-            ):
-                continue
-            if releasing or (paused and entry.counts(view)):
-                tenants.append(paused_tenant(entry.job, gpu, percent))
-            elif entry.counts(view):
-                tenants.append(tenant_of(entry.job, gpu, percent))
-        return tenants
+        return tenants_with(self.gpus[number], self._on[number].values(), view)
 
     def mps_clients(self, number: int, view: View) -> list[MPSClient]:
-        """Return the containers on a GPU that count in a view: a job that keeps its pod, paused or not, counts."""
-        gpu = self.gpus[number]
-        clients = [MPSClient(foreign.key, foreign.share_percent, False) for foreign in gpu.foreign]
-        for percent, entry in self._on[number].values():
-            stays = entry.status is _RELEASING and entry.action is not PreemptionAction.EVICT
-            if stays or entry.counts(view):
-                clients.append(MPSClient(entry.job.key, percent, demands_mps(entry.job.demand)))
-        return clients
+        """Return the containers on a GPU that count in a view."""
+        return mps_clients_of(self.gpus[number], self._on[number].values(), view)
 
     def memory_usage(self, number: int, view: View) -> MemoryUsage:
         """Return the total memory that counts on a GPU in a view."""
-        memory_usage = self.track(view).memory_usage
+        memory_usage = self.views.track(view).memory_usage
         found = memory_usage.get(number)
         if found is None:
             found = memory_usage[number] = MemoryUsage.of(
@@ -435,9 +293,11 @@ class Allocations:
     def _in_the_way(
         self, job: Job, placement: Iterable[WorkerPlacement], wanted: Callable[[Allocation], bool]
     ) -> tuple[str, ...]:
-        held = [self._on[self.number[uuid]] for worker in placement for uuid in worker.gpus]
+        held: list[Mapping[str, Held]] = [
+            self._on[self.number[uuid]] for worker in placement for uuid in worker.gpus
+        ]
         if job.demand.requests:
-            held += [self._on_node[node] for node, _ in self._workers_on(placement)]
+            held += [self.hosts.on(node) for node, _ in self._workers_on(placement)]
         return tuple(sorted({key for there in held for key, (_, entry) in there.items() if wanted(entry)}))
 
     def _workers_on(self, placement: Iterable[WorkerPlacement]) -> tuple[tuple[int, int], ...]:
@@ -445,48 +305,8 @@ class Allocations:
         known = (self.number[uuid] for worker in placement for uuid in worker.gpus[:1] if uuid in self.number)
         return tuple(Counter(self.node_numbers[number] for number in known).items())
 
-    def _change_level(self, entry: Allocation, level: Level | None) -> None:
-        """Change which jobs may preempt a job."""
-        before, entry.level = entry.level, level
-        for tracked in self._tracked_views.values():
-            if tracked.view.counts(before) != tracked.view.counts(level):
-                tracked.touch(entry.shares)
-
-    def _touch(self, entry: Allocation) -> None:
-        self._touched.extend([number for number, _ in entry.shares])
-        for tracked in self._tracked_views.values():
-            if tracked.memory_usage:
-                for number, _ in entry.shares:
-                    tracked.memory_usage.pop(number, None)
-
     def _free_percent(self, number: int, view: View) -> int:
-        """Return what is free of a GPU; 0 where more is held than it offers."""
         held = self._on[number]
         if not held:
             return self._empty_percent[number]
-        active, paused, releasing, pipelined = self._foreign_percent[number], 0, 0, 0
-        now, below = view
-        for percent, entry in held.values():
-            status = entry.status
-            if status is _ALLOCATED:
-                if below is None or entry.level is None or entry.level <= below:
-                    active += percent
-            elif status is _PIPELINED:
-                pipelined += percent
-            elif status is _RELEASING:
-                releasing += percent
-                if not now and entry.action is not PreemptionAction.EVICT:
-                    paused += percent
-            elif below is None or entry.level is None or entry.level <= below:
-                paused += percent
-        active += releasing if now and releasing > pipelined else pipelined
-        most_active, most = self._limits[number]
-        return max(0, min(most_active, most - paused) - active)
-
-
-def _amounts(resources: HostResources | None) -> Left | None:
-    return None if resources is None else dict(resources.amounts)
-
-
-def _workers_within(requests: HostResources, left: Left | None) -> float:
-    return math.inf if left is None or not requests else workers_within(requests, left)
+        return free_percent(self._foreign_percent[number], held.values(), self._limits[number], view)

@@ -83,7 +83,8 @@ class ClusterCapacity:
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
-        most_workers, alone = self._allocations.most_workers, self._allocations.most_workers_alone
+        hosts = self._allocations.hosts
+        most_workers, alone = hosts.most_workers, hosts.most_workers_alone
         enough = demand.workers
         if self._slots(demand, self._usable_counts, most_workers, avoided, enough) >= enough:
             return None
@@ -178,7 +179,7 @@ class ClusterCapacity:
 
     def _no_such_host(self, demand: Demand) -> WaitingReason | None:
         """Return why the nodes' CPUs, memory or other resources could not hold the gang, though their GPUs could."""
-        alone = self._allocations.most_workers_alone
+        alone = self._allocations.hosts.most_workers_alone
         if (
             not demand.requests
             or self._slots(demand, self._counts, alone, enough=demand.workers) >= demand.workers
@@ -186,7 +187,7 @@ class ClusterCapacity:
             return None
         slots = self._slots(demand, self._counts, alone)
         suited = [node for node, counts in enumerate(self._counts) if _node_slots(demand, counts)]
-        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.left_alone)
+        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.left_alone)
         asks = f"Each of its workers requests {format_requests(demand.requests)}"
         has = f"{node} has the most: {format_amount(lacking, amount)}"
         if not slots:
@@ -208,7 +209,7 @@ class ClusterCapacity:
             for node, counts in enumerate(self._usable_counts)
             if node not in avoided and _node_slots(demand, counts)
         ]
-        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.offered)
+        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.offered)
         return WaitingReason(
             WaitingCode.HELD_BY_OTHER_PODS,
             f"It needs {needs(demand)}. Each of its workers requests {format_requests(demand.requests)}: the nodes have as "

@@ -51,7 +51,7 @@ class FreeCapacity:
 
     @property
     def _index(self) -> FreeIndex:
-        return self._allocations.index(self.tracked)
+        return self._allocations.views.index(self.tracked)
 
     def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
         """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
@@ -134,7 +134,7 @@ class FreeCapacity:
 
     def host_left(self, node: int) -> Mapping[str, int] | None:
         """Return what a node has left for the requests of jobs' pods; None: no limit."""
-        return self._allocations.left_on(node, self._view)
+        return self._allocations.hosts.left_on(node, self._view)
 
     def states(self, gpu_class: GPUClass) -> NodeStates:
         """Return the nodes by what is free of their usable GPUs of a class; memory and avoided nodes do not matter here."""
@@ -163,7 +163,7 @@ class FreeCapacity:
 
     def free_sum_percent(self, job: Job) -> int:
         """Return what is free of all suitable GPUs together; avoided nodes count as well."""
-        self._allocations.index(self.tracked)
+        self._allocations.views.index(self.tracked)
         return sum([index.free_sum for index in self._look_up(job)[1]])
 
     def idle_percent(self) -> Sequence[int]:
@@ -177,7 +177,7 @@ class FreeCapacity:
 
     def has_enough_gpus(self, job: Job) -> bool:
         """Whether enough GPUs have the share that a worker needs, be they on avoided nodes; else the gang fits nowhere."""
-        self._allocations.index(self.tracked)
+        self._allocations.views.index(self.tracked)
         missing = _fewest_gpus(job.demand)
         choices, indexes, _ = self._look_up(job)
         for (_, share_percent), index in zip(choices, indexes, strict=True):
@@ -190,7 +190,7 @@ class FreeCapacity:
 
     def most_free_percent(self, job: Job) -> int:
         """Return what is free of the emptiest suitable GPU; avoided nodes count as well."""
-        self._allocations.index(self.tracked)
+        self._allocations.views.index(self.tracked)
         return max([index.most_free for index in self._look_up(job)[1]], default=0)
 
     def awaited_profile(self, job: Job) -> Refusal | None:
@@ -287,7 +287,9 @@ class FreeCapacity:
                             counts.get(self._allocations.classes[number], 0) + 1
                         )
                 workers = sum(count // job.demand.gpus_per_worker for count in counts.values())
-                capacities.append(min(workers, self._allocations.most_workers(node, job.demand.requests)))
+                capacities.append(
+                    min(workers, self._allocations.hosts.most_workers(node, job.demand.requests))
+                )
         left: float = job.demand.workers
         for used, capacity in enumerate(sorted(capacities, reverse=True), start=1):
             left -= capacity

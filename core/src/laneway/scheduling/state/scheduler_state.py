@@ -234,7 +234,7 @@ class SchedulerState:
 
     def capacity(self, view: View) -> FreeCapacity:
         """Return a view of the free capacity."""
-        tracked = self.allocations.track(view)
+        tracked = self.allocations.views.track(view)
         found = self._capacities.get(view)
         if found is None or found.tracked is not tracked:
             found = self._capacities[view] = FreeCapacity(

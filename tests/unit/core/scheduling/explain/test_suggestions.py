@@ -52,7 +52,7 @@ def free(nodes: Sequence[Node], *jobs: JobBuilder) -> FreeCapacity:
     allocations = Allocations(nodes)
     for job in jobs:
         allocations.add(job.made, job.made.placement, AllocationStatus.ALLOCATED, (0, 0))
-    return FreeCapacity(allocations, allocations.track(IDLE), {})
+    return FreeCapacity(allocations, allocations.views.track(IDLE), {})
 
 
 def found(demand: Demand, rule: Callable[[Demand], bool]) -> dict[str, Demand]:

@@ -4,6 +4,7 @@
 
 #include "connection.h"
 #include "critical_section.h"
+#include "quota_file.h"
 
 enum { MOST_GPUS = 64 };
 
@@ -12,7 +13,8 @@ struct gpu_account {
     uint64_t held;   /* reserved by this process: the sum of what `account_reserve` granted and was not released */
     uint64_t others; /* used by the rest of the container at the agent's last answer */
     uint64_t quota;
-    bool told; /* the agent has answered for this GPU */
+    bool told;     /* the quota is known */
+    bool answered; /* the agent has told it to this process */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,9 +65,17 @@ static bool ask(struct gpu_account *account, enum request_kind kind, uint64_t by
 
 static void remember(struct gpu_account *account, const struct reply *reply)
 {
-    account->told = true;
+    account->told = account->answered = true;
     account->quota = reply->status == REPLY_NO_SUCH_GPU ? 0 : reply->quota_bytes;
     account->others = reply->used_bytes > account->held ? reply->used_bytes - account->held : 0;
+}
+
+/* Without an answer of the agent the quota is what the container's folder says. */
+static bool knows_quota(struct gpu_account *account)
+{
+    if (!account->told)
+        account->told = quota_in_file(&account->gpu, &account->quota);
+    return account->told;
 }
 
 static bool reserve(struct gpu_account *account, uint64_t bytes)
@@ -78,7 +88,10 @@ static bool reserve(struct gpu_account *account, uint64_t bytes)
         remember(account, &reply);
         return granted;
     }
-    if (account->told && sum(sum(account->held, account->others), bytes) > account->quota)
+    /* It is the process's own doing, and would let each of a container's processes have the whole quota. */
+    if (connection_lacks_descriptor() && !account->answered)
+        return false;
+    if (knows_quota(account) && sum(sum(account->held, account->others), bytes) > account->quota)
         return false;
     account->held = sum(account->held, bytes);
     return true;
@@ -118,7 +131,7 @@ bool account_usage(const CUuuid *gpu, struct usage *usage)
     struct reply reply;
     if (account != NULL && ask(account, REQUEST_QUERY, 0, &reply))
         remember(account, &reply);
-    bool known = account != NULL && account->told;
+    bool known = account != NULL && knows_quota(account);
     if (known)
         *usage = (struct usage){sum(account->held, account->others), account->quota};
     leave(&lock, section);
@@ -134,5 +147,6 @@ void account_reset_in_child(void)
     for (int i = 0; i < account_count; i++) {
         accounts[i].others = sum(accounts[i].others, accounts[i].held);
         accounts[i].held = 0;
+        accounts[i].answered = false;
     }
 }

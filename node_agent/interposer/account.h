@@ -1,6 +1,7 @@
 /* What this process holds of each GPU, and the container's quota as the node agent last told it. Thread-safe.
  *
- * Without an agent nothing fails: requests are measured against the last known quota, and pass if none was ever told. */
+ * Without an agent nothing fails: requests are measured against the last known quota, at first that of the container's folder, and pass if
+ * none is known. */
 #pragma once
 
 #include <stdbool.h>

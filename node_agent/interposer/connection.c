@@ -15,6 +15,7 @@ enum { VERSION = 1 };
 
 static struct agent_socket agent = CLOSED_SOCKET;
 static long long next_attempt; /* CLOCK_MONOTONIC, ns */
+static bool lacks_descriptor;
 static uint64_t last_sequence;
 
 /* Set while the agent keeps a request waiting. The connection is then of no use until the agent shows life. */
@@ -76,9 +77,17 @@ bool connection_open(void)
         return true;
     if (silence.sign != 0 || monotonic_nanoseconds() < next_attempt)
         return false;
+    errno = 0;
     bool connected = agent_socket_connect(&agent, LANEWAY_DIRECTORY "/account.sock");
-    next_attempt = monotonic_nanoseconds() + NANOSECONDS; /* after the attempt, which may take 2 s itself */
+    lacks_descriptor = !connected && errno == EMFILE;
+    if (!lacks_descriptor)
+        next_attempt = monotonic_nanoseconds() + NANOSECONDS; /* after the attempt, which may take 2 s itself */
     return connected;
+}
+
+bool connection_lacks_descriptor(void)
+{
+    return lacks_descriptor;
 }
 
 enum outcome { DONE, AGAIN, LATE, BROKEN };
@@ -134,5 +143,6 @@ void connection_reset_in_child(void)
 {
     agent_socket_close(&agent);
     silence.sign = 0;
+    lacks_descriptor = false;
     next_attempt = 0;
 }

@@ -33,6 +33,9 @@ bool connection_is_silent(void);
 /* Connects, at most once a second. False: there is no agent, or it is silent. */
 bool connection_open(void);
 
+/* Whether the last attempt to connect failed because the process has no descriptor left. */
+bool connection_lacks_descriptor(void);
+
 /* Sends a request; waits for its reply unless `reply` is NULL, at most 2 s. After false the agent is silent, or the connection closed. */
 bool connection_exchange(struct request request, struct reply *reply);
 

@@ -1,7 +1,6 @@
 #include "gpus.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "symbols.h"
@@ -89,18 +88,28 @@ bool place_of_stream(CUstream stream, struct place *place)
     return found;
 }
 
+static int hexadecimal_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 bool gpu_of_nvml_name(const char *name, CUuuid *gpu)
 {
     if (strncmp(name, "GPU-", 4) != 0)
         return false;
-    size_t count = 0;
-    for (const char *c = name + 4; *c != 0 && count < sizeof gpu->bytes; count++, c += 2) {
-        while (*c == '-')
-            c++;
-        unsigned int byte;
-        if (sscanf(c, "%2x", &byte) != 1)
+    size_t digits = 0;
+    for (const char *c = name + 4; digits < 2 * sizeof gpu->bytes; c++) {
+        if (*c == '-')
+            continue;
+        int digit = hexadecimal_digit(*c);
+        if (digit < 0)
             return false;
-        gpu->bytes[count] = (unsigned char)byte;
+        gpu->bytes[digits / 2] = (unsigned char)(gpu->bytes[digits / 2] << 4 | digit);
+        digits++;
     }
-    return count == sizeof gpu->bytes;
+    return true;
 }

@@ -29,5 +29,5 @@ bool place_of_location(CUmemLocation location, struct place *place);
 /* The GPU of a stream's context, which need not be the current one. */
 bool place_of_stream(CUstream stream, struct place *place);
 
-/* The GPU that NVML names in the form `GPU-` and 8-4-4-4-12 hex digits. */
+/* The GPU that NVML names in the form `GPU-` and 8-4-4-4-12 hex digits, at the beginning of a text. */
 bool gpu_of_nvml_name(const char *name, CUuuid *gpu);

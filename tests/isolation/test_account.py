@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laneway.api.names import QUOTAS_NAME
+from laneway.api.quotas_file import quotas_text
 
 from tests.support.isolation.building import program as c_program
 from tests.support.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
-from tests.support.isolation.fake_devices import MIB
+from tests.support.isolation.fake_devices import MIB, FakeDevice
 
 HALF = QUOTA // 2
 
@@ -91,6 +95,61 @@ def test_without_an_agent_calls_pass(container: Container) -> None:
         assert total == [OK, 1024 * MIB]
     finally:
         program.end()
+
+
+@pytest.fixture
+def quotas_file(directory: Path, container: Container) -> Iterator[Path]:
+    """The file in the container's folder, with a quota of the first device only."""
+    assert isinstance(container.device, FakeDevice)
+    file = directory / QUOTAS_NAME
+    file.write_text(quotas_text({"GPU-other": 1, container.device.name: QUOTA}))
+    yield file
+    file.unlink()
+
+
+@pytest.mark.parametrize("absence", ["no socket", "silent"])
+def test_without_an_agent_the_quota_of_the_containers_folder_holds(
+    container: Container, quotas_file: Path, absence: str
+) -> None:
+    if absence == "silent":
+        container.account.silent.set()
+    else:
+        container.account.stop()
+    program = container.start()
+    try:
+        assert program.call("cuDeviceTotalMem_v2", OUT, 0) == [OK, QUOTA]
+        first = program.allocate(HALF)
+        assert first[0] == OK
+        assert program.allocate(HALF + 1)[0] == OUT_OF_MEMORY
+        assert program.do("fork_and_call", "cuMemAlloc_v2", OUT, HALF + 1)[0] == OUT_OF_MEMORY
+        assert program.free(first[1]) == OK
+        assert program.allocate(QUOTA)[0] == OK
+        assert program.call("cuCtxCreate_v2", OUT, 0, 1)[0] == OK
+        assert program.allocate(1)[0] == OUT_OF_MEMORY, "the container has no share of the second device"
+    finally:
+        program.end()
+
+
+def test_the_agents_quota_replaces_that_of_the_containers_folder(
+    container: Container, program: Interpreter, quotas_file: Path
+) -> None:
+    container.account.quotas[container.device.uuid] = HALF
+    assert program.allocate(HALF + 1)[0] == OUT_OF_MEMORY
+    container.account.stop()
+    assert program.allocate(HALF + 1)[0] == OUT_OF_MEMORY
+    assert program.allocate(HALF)[0] == OK
+
+
+def test_a_program_without_descriptors_gets_no_memory_without_an_account(
+    container: Container, program: Interpreter
+) -> None:
+    assert program.do("fill_descriptors")[0] > 0
+    assert program.allocate(1)[0] == OUT_OF_MEMORY
+    program.do("release_descriptors")
+    assert program.allocate(HALF)[0] == OK
+    assert container.charged == HALF
+    child = "fork_and_call_without_descriptors"
+    assert program.do(child, "cuMemAlloc_v2", OUT, 1)[0] == OUT_OF_MEMORY
 
 
 def test_a_killed_agent_leaves_the_last_quota(container: Container, program: Interpreter) -> None:

@@ -86,6 +86,9 @@ def test_a_container_from_admission_to_end(node: PluginNode, kubelet: KubeletSid
     assert (record["namespace"], record["pod"], record["container"]) == ("default", "plain", "trainer")
     assert sorted(record["device_ids"]) == sorted(taken)
     assert (node.folder(taken) / "agent.sock").is_socket()
+    (uuid,) = shares_of(taken)
+    quota = ((16 << 30) - (300 << 20)) * 30 // 100
+    assert (node.folder(taken) / "quotas").read_text() == f"{uuid} {quota}\n"
 
     before = (node.folder(taken) / "container.json").stat().st_mtime_ns
     kubelet.start(taken)

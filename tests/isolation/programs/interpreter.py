@@ -7,9 +7,11 @@ to a result of 8 bytes, or hex digits "x…" for a pointer to a structure of the
 import ctypes
 import json
 import os
+import resource
 import sys
 
 LIBRARIES = {}
+FILLING = []
 
 
 def library(name):
@@ -83,6 +85,32 @@ def close_descriptors():
     return [os.open("/dev/null", os.O_RDWR) for _ in range(16)] and [0]
 
 
+def fill_descriptors():
+    """Opens files until the process may open no more."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        while True:
+            FILLING.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        return [len(FILLING)]
+
+
+def release_descriptors():
+    while FILLING:
+        os.close(FILLING.pop())
+    return [0]
+
+
+def fork_and_call_without_descriptors(*arguments):
+    """The same as `fork_and_call` in a child that may open no file."""
+
+    def work():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        return call(*arguments)
+
+    return in_child(work)
+
+
 def take_socket_number():
     """Puts a pipe where the library's socket was: the number is the program's now. Answers with what was written into the pipe."""
     sockets = [int(fd) for fd in os.listdir("/proc/self/fd") if is_socket(fd)]
@@ -123,6 +151,9 @@ ACTIONS = {
     "fork_and_call": fork_and_call,
     "fork_and_allocate": fork_and_allocate,
     "close_descriptors": close_descriptors,
+    "fill_descriptors": fill_descriptors,
+    "release_descriptors": release_descriptors,
+    "fork_and_call_without_descriptors": fork_and_call_without_descriptors,
     "take_socket_number": take_socket_number,
     "read_pipe": read_pipe,
     "write_garbage": write_garbage,

@@ -16,6 +16,7 @@ from pathlib import Path
 from laneway.api import names
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key
+from laneway.api.quotas_file import quotas_text
 from pydantic import ValidationError
 
 _log = logging.getLogger(__name__)
@@ -169,6 +170,10 @@ class ContainerFolders:
             return False
         self._put(record.key, names.RECORD_NAME, record.model_dump_json().encode())
         return True
+
+    def write_quotas(self, key: str, quotas: Mapping[str, int]) -> None:
+        """Write the container's memory quotas, bytes by the GPU's uuid."""
+        self._put(key, names.QUOTAS_NAME, quotas_text(quotas).encode())
 
     def write_image_path(self, key: str, value: str) -> bool:
         """Write the PYTHONPATH of the container's image; empty if it sets none. Return whether it changed.

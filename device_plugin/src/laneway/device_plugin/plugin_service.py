@@ -10,6 +10,7 @@ from typing import NoReturn
 import grpc
 from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
+from laneway.api.quotas_file import quotas_of
 from laneway.device_plugin.admission import Admission
 from laneway.device_plugin.allocation import AllocationSettings, RefusedError, grant, response
 from laneway.device_plugin.container_folders import ContainerFolders
@@ -143,7 +144,9 @@ class PluginService:
         if holds_ids_itself:
             await self._shares.record_holder(holder, generations, starts=True)
         pod = await self._shares.pod_of(holder, refresh=not holds_ids_itself)
-        shortfall_reason = self._shortfall(holder, pod, ids, await self._known_inventory(context))
+        inventory = await self._known_inventory(context)
+        self._containers.write_quotas(key, quotas_of(ids, inventory))
+        shortfall_reason = self._shortfall(holder, pod, ids, inventory)
         if shortfall_reason:
             self._metrics.refused()
             await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, shortfall_reason)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Node, eventually
-from tests.support.node_agent.rounds import play_until_enough
+from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
 
 MakeNode = Callable[..., Node]
 
@@ -108,17 +108,20 @@ def test_files_made_without_end_do_not_keep_others_from_their_turns(make_node: M
             path.touch()
             path.unlink()
 
+    def attacked() -> list[float]:
+        filler = threading.Thread(target=fill)
+        filler.start()
+        try:
+            rates = train_together([other], 3)
+            assert node.get("/healthz") == "ok\n"
+        finally:
+            stopped.set()
+            filler.join()
+        return rates
+
     before = Footprint.of(node)
-    filler = threading.Thread(target=fill)
-    filler.start()
-    try:
-        play_until_enough(
-            lambda: [len(other.do("train", seconds=1, iteration_seconds=0.005)["iterations"])], 50
-        )
-        assert node.get("/healthz") == "ok\n"
-    finally:
-        stopped.set()
-        filler.join()
+    ratio = progress_ratio(lambda: train_together([other], ALONE_SECONDS), attacked)
+    assert ratio > 0.5
     comes_back(node, before)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.node_agent.node import Node, PeerProcess, eventually
-from tests.support.node_agent.rounds import play_until_enough
+from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
 
 MakeNode = Callable[..., Node]
 
@@ -41,19 +41,20 @@ def test_sizes_that_go_up_and_down_leave_the_neighbours_lanes_alone(make_node: M
             if not lanes_seen or lanes_seen[-1] != seen:
                 lanes_seen.append(seen)
 
-    def play() -> list[int]:
-        for process in processes:
-            process.start("train", seconds=SECONDS, iteration_seconds=0.005)
-        changes = attacker.do("profiles_up_and_down", seconds=SECONDS)["done"]
-        return [changes, *(len(process.finish()["iterations"]) for process in processes)]
+    def attacked() -> list[float]:
+        attacker.start("profiles_up_and_down", seconds=SECONDS)
+        rates = train_together(processes, SECONDS)
+        assert attacker.finish()["done"] > 6, "all of its sizes count, more than once"
+        return rates
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        play_until_enough(play, 50)
+        ratio = progress_ratio(lambda: train_together(processes, ALONE_SECONDS), attacked)
     finally:
         stopped.set()
         watcher.join()
+    assert ratio > 0.4, "two that share a lane make half of what they make in lanes of their own"
     assert 2 <= len(lanes_seen) <= 6, lanes_seen
 
 

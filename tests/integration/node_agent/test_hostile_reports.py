@@ -13,12 +13,13 @@ from pathlib import Path
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
 from tests.support.node_agent.footprint import Footprint, comes_back
+from tests.support.node_agent.granted_turns import undue_grants
 from tests.support.node_agent.node import Node, PeerProcess, eventually
-from tests.support.node_agent.rounds import play_until_enough
 
 MakeNode = Callable[..., Node]
 
 HOSTILE = Path(__file__).with_name("hostile_process.py")
+SECONDS = 5.0
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING|ERROR) laneway\.[\w.]+: ")
 
 
@@ -122,12 +123,17 @@ def test_an_overwritten_page_costs_only_its_owner_its_turns(make_node: MakeNode)
     attacker = hostile(node)
     began = time.time()
     attacker.start("scribble", seconds=120)
-    play_until_enough(lambda: [len(other.do("train", seconds=1, iteration_seconds=0.005)["iterations"])], 100)
+    eventually("it has a turn", lambda: node.session("hostile")["turns"])
+    iterations = other.do("train", seconds=SECONDS, iteration_seconds=0.005)["iterations"]
     attacker.kill()
     for path in ("/metrics", "/sessions", "/turns", "/healthz"):
         assert node.get(path)
-    ours = [turn for turn in node.get("/turns") if turn["pod"] == "hostile"]
-    assert ours
+    ours, others = (
+        [turn for turn in node.get("/turns") if turn["pod"] == pod] for pod in ("hostile", "bystander")
+    )
+    assert undue_grants(others, ours, iterations, quantum_seconds=0.02) == []
+    assert sum(turn["iterations"] for turn in others) == len(iterations)
+    assert len(ours) > 1
     for turn in ours:
         ended = turn["end_seconds"] or time.time()
         assert 0 <= turn["gpu_seconds"] <= ended - turn["start_seconds"] + 0.001, turn

@@ -15,7 +15,7 @@ from laneway.node_agent.sessions.limits import Limits
 from tests.support.node_agent import account_client
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Container, Node, PeerProcess, eventually
-from tests.support.node_agent.rounds import play_until_enough
+from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
 
 MakeNode = Callable[..., Node]
 
@@ -216,28 +216,23 @@ def test_a_flood_waits_and_others_turns_and_accounts_go_on(make_node: MakeNode) 
     honest = AccountHolder(node.container("honest", 20))
     flooding = node.container("hostile", 20).await_socket().process(PROGRAM)
     assert flooding.pid
-    served = 0
+    served = []
 
-    def play() -> list[int]:
-        nonlocal served
+    def attacked() -> list[float]:
         flooding.start("flood", gpu=node.gpus[0], seconds=SECONDS, processes=4)
         for process in trainers:
             process.start("train", seconds=SECONDS, iteration_seconds=0.005)
         for _ in range(50):
             assert honest.reserve(200) == GRANTED
             assert honest.ask(Kind.RELEASE, 200) == {}
-        iterations = [len(process.finish()["iterations"]) for process in trainers]
-        served += flooding.finish()["done"]
-        return iterations
+        rates = [len(process.finish()["iterations"]) / SECONDS for process in trainers]
+        served.append(flooding.finish()["done"])
+        return rates
 
-    def handed() -> list[str]:
-        return [turn["pod"] for turn in node.get("/turns") if turn["end"] == "released"]
-
-    play_until_enough(play, 20)
-    eventually(
-        "the flood is served and never cut off, and turns go on",
-        lambda: (served > 1000 and min(map(handed().count, "cd")) > 10) or not play(),
-        seconds=120,
-    )
+    ratio = progress_ratio(lambda: train_together(trainers, ALONE_SECONDS), attacked)
+    handed = [turn["pod"] for turn in node.get("/turns") if turn["end"] == "released"]
+    assert ratio > 0.5
+    assert served[0] > 1000, "the flood is served, and never cut off"
+    assert min(map(handed.count, "cd")) > max(map(handed.count, "cd")) / 2
     assert not [line for line in node.log.splitlines() if " WARNING " in line]
     assert "Traceback" not in node.log

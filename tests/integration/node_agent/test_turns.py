@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 
 from tests.support.node_agent.node import Node, PeerProcess, eventually, overlaps
-from tests.support.node_agent.rounds import play_until_enough
 
 MakeNode = Callable[..., Node]
 
@@ -29,17 +28,9 @@ def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) 
     eventually("all are profiled", lambda: all(s["sizes"] for s in node.get("/sessions")))
     lanes = {s["pod"]: s["lane"] for s in node.get("/sessions")}
     assert len(set(lanes.values())) == 2
-    done: list[list[tuple[float, float]]] = [[] for _ in processes]
-
-    def play() -> list[int]:
-        for process in processes:
-            process.start("train", seconds=3, iteration_seconds=0.005)
-        new = [process.finish()["iterations"] for process in processes]
-        for iterations, later in zip(done, new, strict=True):
-            iterations.extend(later)
-        return [len(each) for each in new]
-
-    play_until_enough(play, 100)
+    for process in processes:
+        process.start("train", seconds=3, iteration_seconds=0.005)
+    done = [process.finish()["iterations"] for process in processes]
     turns = node.get("/turns")
     for lane in set(lanes.values()):
         assert overlaps([turn for turn in turns if turn["lane"] == lane]) == []
@@ -49,6 +40,8 @@ def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) 
     for began, ended in first:
         assert not any(began < other_end and other_began < ended for other_began, other_end in second)
     assert sum(turn["iterations"] for turn in turns) == sum(map(len, done))
+    assert min(len(first), len(second)) > max(len(first), len(second)) / 2, "they share the lane equally"
+    assert len(first) + len(second) > max(map(len, done)) / 2, "each lane goes on"
 
 
 def test_a_killed_holder_frees_its_lane_even_if_a_child_keeps_its_socket(make_node: MakeNode) -> None:

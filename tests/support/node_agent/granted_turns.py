@@ -57,13 +57,13 @@ def length_seconds(turn: Turn) -> float:
     return float(turn["end_seconds"] - turn["start_seconds"])
 
 
-def grants_beside(
+def undue_grants(
     own: Sequence[Turn],
     others: Sequence[Turn],
     iterations: Sequence[tuple[float, float]],
     quantum_seconds: float,
-) -> Iterator[Grant]:
-    """Yield the grants of another session's turns while a session of the same weight wants the lane.
+) -> list[Grant]:
+    """Return the turns that another session got beside a session of the same weight, and was neither due nor left.
 
     Args:
         own: all turns of the session, the oldest first.
@@ -71,6 +71,19 @@ def grants_beside(
         iterations: when the session's iterations began and ended, by CLOCK_MONOTONIC.
         quantum_seconds: the configured quantum.
     """
+    ended = [turn for turn in own if turn["end_seconds"]]
+    grants = _grants_beside(ended, others, iterations, quantum_seconds)
+    return [grant for grant in grants if not grant.is_due(quantum_seconds) and not grant.fills_gap]
+
+
+def _grants_beside(
+    own: Sequence[Turn],
+    others: Sequence[Turn],
+    iterations: Sequence[tuple[float, float]],
+    quantum_seconds: float,
+) -> Iterator[Grant]:
+    """Yield the grants of the other session's turns. Time before its first request does not count."""
+    since_seconds = min((turn["start_seconds"] - turn["waited_seconds"] for turn in others), default=0.0)
     behind_seconds = owed_seconds = paused_seconds = before_seconds = 0.0
     for turn in own:
         start_seconds = turn["start_seconds"]
@@ -79,7 +92,7 @@ def grants_beside(
             behind_seconds = min(behind_seconds, _RECALL_SECONDS)
         left = False
         for other in others:
-            if not before_seconds <= other["start_seconds"] < start_seconds:
+            if not before_seconds - _ROUNDING_SECONDS <= other["start_seconds"] < start_seconds:
                 continue
             waited_seconds = max(0.0, other["start_seconds"] - requested_seconds)
             grant = Grant(
@@ -90,7 +103,7 @@ def grants_beside(
             )
             left |= not grant.is_due(quantum_seconds)
             yield grant
-        held_seconds = length_seconds(turn)
+        held_seconds = max(0.0, turn["end_seconds"] - max(start_seconds, since_seconds))
         behind_seconds += turn["waited_seconds"] - held_seconds
         owed_seconds = max(0.0, owed_seconds + left * turn["waited_seconds"] - held_seconds)
         paused_seconds = _longest_pause_seconds(turn, iterations)

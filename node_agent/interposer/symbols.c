@@ -120,9 +120,39 @@ static bool replace_result(int call, void *found, void **result)
 /* Keeps a call a call: RTLD_NEXT is then what comes after this library. That fails, and sets what dlerror says. */
 #define NO_JUMP __asm__ volatile("")
 
+/* libc's own dlsym and dlvsym, which a program may ask for to get past another library's, would find the driver's functions. */
+static void *own_lookup(const char *name, const void *found)
+{
+    if (found != NULL && is_same(name, "dlsym") && found == (void *)LIBC(dlsym))
+        return (void *)dlsym;
+    return found != NULL && is_same(name, "dlvsym") && found == (void *)LIBC(dlvsym) ? (void *)dlvsym : NULL;
+}
+
+/* RTLD_NEXT depends on who asks: a library between the program and this one may have functions of this name, which must stay in between. */
+static void *unversioned_lookup(void *handle, const char *name)
+{
+    __typeof__(&dlsym) real = LIBC(dlsym);
+    if (!is_same(name, "dlsym") && !is_same(name, "dlvsym"))
+        return NULL;
+    void *own = own_lookup(name, real(handle, name));
+    return handle != RTLD_NEXT || real(RTLD_DEFAULT, name) == own ? own : NULL;
+}
+
+/* No such library has versions, so libc's is the next one with this version for all. */
+static void *versioned_lookup(void *handle, const char *name, const char *version)
+{
+    __typeof__(&dlvsym) real = LIBC(dlvsym);
+    if (!is_same(name, "dlsym") && !is_same(name, "dlvsym"))
+        return NULL;
+    return own_lookup(name, real(handle, name, version));
+}
+
 EXPORTED void *dlsym(void *handle, const char *name)
 {
     __typeof__(&dlsym) real = LIBC(dlsym);
+    void *lookup = name[0] == 'd' ? unversioned_lookup(handle, name) : NULL;
+    if (lookup != NULL)
+        return lookup;
     int call = name[0] == 'c' || name[0] == 'n' ? call_named(name) : -1;
     if (call < 0)
         JUMP real(handle, name);
@@ -137,6 +167,9 @@ EXPORTED void *dlsym(void *handle, const char *name)
 EXPORTED void *dlvsym(void *handle, const char *name, const char *version)
 {
     __typeof__(&dlvsym) real = LIBC(dlvsym);
+    void *lookup = name[0] == 'd' ? versioned_lookup(handle, name, version) : NULL;
+    if (lookup != NULL)
+        return lookup;
     int call = name[0] == 'c' || name[0] == 'n' ? call_named(name) : -1;
     if (call < 0)
         JUMP real(handle, name, version);

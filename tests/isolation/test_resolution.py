@@ -26,6 +26,10 @@ def attempt(container: Container, *command: str | Path, **changes: str | None) -
         "dlvsym",
         "default",
         "next",
+        "libc's dlsym",
+        "the next dlsym",
+        "the next dlsym of a version",
+        "dlvsym of a version",
         "cuGetProcAddress 11.3",
         "cuGetProcAddress 12",
         "cuGetProcAddress of itself",
@@ -38,6 +42,13 @@ def test_the_quota_holds_however_the_function_was_found(container: Container, wa
 def test_it_holds_for_the_driver_by_its_path(container: Container) -> None:
     path = fake_driver() / "libcuda.so.1"
     assert attempt(container, program("resolved"), "path", path) == (5, QUOTA)
+
+
+@pytest.mark.parametrize("way", ["dlsym", "next", "libc's dlsym"])
+def test_it_holds_beside_a_library_with_its_own_dlsym(container: Container, way: str) -> None:
+    own = program("own_lookup", "-shared", "-fPIC", "-ldl")
+    preloaded = f"{own}:{container.interposer}"
+    assert attempt(container, program("resolved"), way, LD_PRELOAD=preloaded) == (5, QUOTA)
 
 
 @pytest.mark.parametrize("way", ["copy", "dlmopen"])
@@ -70,6 +81,13 @@ def test_a_static_program_escapes(container: Container) -> None:
 
 def test_a_program_that_reads_the_drivers_symbols_itself_escapes(container: Container) -> None:
     assert attempt(container, program("loader")) == (10, 200 * MIB)
+    assert container.account.requests == []
+
+
+def test_a_deeply_bound_library_that_is_linked_to_the_driver_escapes(container: Container) -> None:
+    """Its own dependencies come before the preloaded libraries (RTLD_DEEPBIND)."""
+    bound = program("bound", "-shared", "-fPIC", f"-L{fake_driver()}", "-lcuda")
+    assert attempt(container, program("resolved"), "deepbind", bound) == (10, 200 * MIB)
     assert container.account.requests == []
 
 

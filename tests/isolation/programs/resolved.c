@@ -8,6 +8,8 @@
 #include "attempt.h"
 
 typedef int (*proc_address)(const char *, void **, int, uint64_t);
+typedef void *(*lookup)(void *, const char *);
+typedef void *(*versioned_lookup)(void *, const char *, const char *);
 typedef int (*proc_address_2)(const char *, void **, int, uint64_t, int *);
 
 static void *from_proc_address(void *library, int version)
@@ -64,8 +66,18 @@ static void *resolve(const char *way, const char *argument)
         return dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
     if (strcmp(way, "next") == 0)
         return dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    if (strcmp(way, "libc's dlsym") == 0)
+        return ((lookup)dlsym(dlopen("libc.so.6", RTLD_NOW), "dlsym"))(library, "cuMemAlloc_v2");
+    if (strcmp(way, "the next dlsym") == 0)
+        return ((lookup)dlsym(RTLD_NEXT, "dlsym"))(library, "cuMemAlloc_v2");
+    if (strcmp(way, "the next dlsym of a version") == 0)
+        return ((lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"))(library, "cuMemAlloc_v2");
+    if (strcmp(way, "dlvsym of a version") == 0)
+        return ((versioned_lookup)dlvsym(RTLD_NEXT, "dlvsym", "GLIBC_2.2.5"))(library, "cuMemAlloc_v2", "FAKE_DRIVER_1");
     if (strcmp(way, "path") == 0)
         return dlsym(dlopen(argument, RTLD_NOW), "cuMemAlloc_v2");
+    if (strcmp(way, "deepbind") == 0)
+        return dlsym(dlopen(argument, RTLD_NOW | RTLD_DEEPBIND), "allocate");
     if (strcmp(way, "copy") == 0)
         return from_other_instance(dlopen(argument, RTLD_NOW));
     if (strcmp(way, "dlmopen") == 0)

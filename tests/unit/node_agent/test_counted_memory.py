@@ -395,6 +395,19 @@ def test_measurements_of_each_process_are_saved() -> None:
     assert remembered.framework_reserve_bytes == 250 * MIB
 
 
+def test_a_save_does_not_look_at_the_processes_of_accounts() -> None:
+    """It runs on the loop's thread, and one container may have hundreds of them. So these need not exist."""
+    bench = GPUBench()
+    lease = bench.container("a", 100)
+    for pid in (5_000_001, 5_000_002):
+        lease.account.enter(pid, start_ticks=pid * 3)
+    (account,) = gpu_state(bench.turns).accounts
+    assert [(process.pid, process.start_ticks) for process in account.processes] == [
+        (5_000_001, 15_000_003),
+        (5_000_002, 15_000_006),
+    ]
+
+
 # Memory that is kept between turns
 
 

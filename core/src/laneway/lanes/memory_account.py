@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 class _Process:
     """What one process has."""
 
+    start_ticks: int
     reserved_bytes: int = 0
     framework_bytes: int | None = None
     """Charged for its framework; None: nothing was charged yet."""
@@ -41,10 +42,15 @@ class MemoryAccount:
         """Return the processes that keep this account."""
         return frozenset(self._processes)
 
-    def enter(self, process: int) -> None:
-        """Add a process, with nothing. If it is there already, it starts over."""
+    def enter(self, process: int, start_ticks: int = 0) -> None:
+        """Add a process, with nothing. If it is there already, it starts over.
+
+        Args:
+            process: its pid.
+            start_ticks: when it started, in clock ticks since boot; 0 if unknown.
+        """
         self.leave(process)
-        self._processes[process] = _Process()
+        self._processes[process] = _Process(start_ticks)
 
     def leave(self, process: int) -> None:
         """Remove a process with all that it has. An unknown one is ignored."""
@@ -80,6 +86,10 @@ class MemoryAccount:
         found = self._processes[process]
         self.used_bytes += size_bytes - found.reserved_bytes
         found.reserved_bytes = size_bytes
+
+    def start_ticks_of(self, process: int) -> int:
+        """Return when a process of this account started, as it was told at :meth:`enter`."""
+        return self._processes[process].start_ticks
 
     def reserved_by(self, process: int) -> int:
         """Return what a process has reserved; 0 for an unknown one."""

@@ -16,6 +16,7 @@ from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.memory_accounts.connection import AccountConnection
 from laneway.node_agent.memory_accounts.packets import Kind, Reply, Request, Status, uuid_bytes
 from laneway.node_agent.memory_accounts.round_robin import RoundRobin
+from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.sessions.identity import Peer
 from laneway.node_agent.sessions.limits import Limits, ProcessLimits
 from laneway.node_agent.sessions.listener import Listener
@@ -88,8 +89,10 @@ class AccountServer:
         self._pidfds[connection] = pidfd
         # A forked child may hold the connection open after the process has ended.
         self._loop.add_reader(pidfd, connection.close)
+        # Read once: the state is saved on the loop's thread, with all processes of all containers.
+        began = start_ticks(peer.pid) or 0
         for gpu in self._accounts.values():
-            gpu.account.enter(peer.pid)
+            gpu.account.enter(peer.pid, began)
         self._recorder.changed()
         return connection
 

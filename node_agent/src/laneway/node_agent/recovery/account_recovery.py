@@ -34,7 +34,7 @@ def _restore(
         pidfd = os.pidfd_open(process.pid)
     except OSError:
         return  # it has just ended
-    account.enter(process.pid)
+    account.enter(process.pid, process.start_ticks)
     if process.reserved_bytes:
         account.charge_framework(process.pid, framework_bytes)
         account.hold(process.pid, process.reserved_bytes)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from laneway.api.records import Record, explain
-from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Sizes
@@ -170,7 +169,6 @@ def gpu_state(turns: GPUTurns) -> GPUState:
 
 def _account_state(lease: Lease) -> AccountState:
     record = lease.record
-    begun = {pid: start_ticks(pid) for pid in sorted(lease.account.processes)}
     return AccountState(
         key=record.key,
         namespace=record.namespace,
@@ -178,9 +176,12 @@ def _account_state(lease: Lease) -> AccountState:
         container=record.container,
         pod_uid=record.pod_uid,
         processes=tuple(
-            AccountProcessState(pid=pid, start_ticks=ticks, reserved_bytes=lease.account.reserved_by(pid))
-            for pid, ticks in begun.items()
-            if ticks is not None
+            AccountProcessState(
+                pid=pid,
+                start_ticks=lease.account.start_ticks_of(pid),
+                reserved_bytes=lease.account.reserved_by(pid),
+            )
+            for pid in sorted(lease.account.processes)
         ),
     )
 

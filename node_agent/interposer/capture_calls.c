@@ -1,11 +1,21 @@
 /* The begin and the end of stream captures. A capture begins like a launch, with the turn, so none of its launches has to wait. */
 #include <stdatomic.h>
+#include <string.h>
 
 #include "captures.h"
+#include "critical_section.h"
+#include "gpus.h"
 #include "launch_gate.h"
 #include "symbols.h"
 
-static atomic_int in_progress;
+enum { MOST_CAPTURES = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    CUstream stream;
+    CUcontext context;
+} captures[MOST_CAPTURES];
+static atomic_int in_progress; /* how many of them there are */
 
 struct capture capture_of(CUstream stream)
 {
@@ -27,8 +37,55 @@ bool captures_in_progress(void)
     return atomic_load(&in_progress) > 0;
 }
 
+static CUcontext context_of(CUstream stream)
+{
+    __typeof__(&cuStreamGetCtx) of_stream = REAL(cuStreamGetCtx);
+    __typeof__(&cuCtxGetCurrent) get_current = REAL(cuCtxGetCurrent);
+    CUcontext context = NULL;
+    if (!is_default_stream(stream) && of_stream != NULL && of_stream(stream, &context) == CUDA_SUCCESS)
+        return context;
+    return get_current != NULL && get_current(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+static void begun(CUstream stream)
+{
+    CUcontext context = context_of(stream);
+    struct critical_section section = enter(&lock);
+    if (in_progress < MOST_CAPTURES) {
+        captures[in_progress].stream = stream;
+        captures[in_progress].context = context;
+        in_progress++;
+    }
+    leave(&lock, section);
+}
+
+static void over(CUstream stream)
+{
+    struct critical_section section = enter(&lock);
+    for (int i = 0; i < in_progress; i++) {
+        if (captures[i].stream == stream) {
+            captures[i] = captures[--in_progress];
+            break;
+        }
+    }
+    leave(&lock, section);
+}
+
+void captures_end_with(CUcontext context)
+{
+    if (context == NULL || !captures_in_progress())
+        return;
+    struct critical_section section = enter(&lock);
+    for (int i = in_progress - 1; i >= 0; i--)
+        if (captures[i].context == context)
+            captures[i] = captures[--in_progress];
+    leave(&lock, section);
+}
+
 void captures_reset_in_child(void)
 {
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    memcpy(&lock, &unlocked, sizeof lock);
     atomic_store(&in_progress, 0);
 }
 
@@ -36,10 +93,11 @@ void captures_reset_in_child(void)
     __typeof__(&name) real = REAL(name);                                                                               \
     if (real == NULL)                                                                                                  \
         return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
-    launch_enter(stream != NULL ? stream : default_stream);                                                            \
+    CUstream captured = stream != NULL ? stream : default_stream;                                                      \
+    launch_enter(captured);                                                                                            \
     CUresult result = real(__VA_ARGS__);                                                                               \
     if (result == CUDA_SUCCESS)                                                                                        \
-        atomic_fetch_add(&in_progress, 1);                                                                             \
+        begun(captured);                                                                                               \
     launch_leave();                                                                                                    \
     return result
 
@@ -79,7 +137,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
 static CUresult ended(bool was_capturing, CUstream stream, CUresult result, bool with_stream)
 {
     if (was_capturing && (with_stream ? result == CUDA_SUCCESS : !is_capturing(stream)))
-        atomic_fetch_sub(&in_progress, 1);
+        over(stream);
     return result;
 }
 

@@ -19,4 +19,7 @@ bool is_capturing(CUstream stream);
 /* Whether a capture of this process has begun and not ended. */
 bool captures_in_progress(void);
 
+/* The captures of a context end with it. */
+void captures_end_with(CUcontext context);
+
 void captures_reset_in_child(void);

@@ -1,4 +1,5 @@
 /* The ends of contexts, which free what was allocated in them. */
+#include "captures.h"
 #include "graph_memory.h"
 #include "launch_contexts.h"
 #include "pools.h"
@@ -17,6 +18,7 @@ static void drop_context(CUcontext context, uint64_t began)
     size_t cursor = 0;
     while (context != NULL && allocations_take_next(is_of_context, &context, began, &cursor, &allocation))
         release(&allocation);
+    captures_end_with(context);
     pools_settle();
 }
 

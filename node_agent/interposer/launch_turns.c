@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "agent_socket.h"
+#include "critical_section.h"
 #include "launch_contexts.h"
 #include "launch_gate.h"
 #include "loaded_objects.h"
@@ -235,6 +236,9 @@ bool launch_turns_start(void)
 /* A program that ends by itself says so, or its container would be shown as one that was lost. */
 __attribute__((destructor)) static void say_goodbye(void)
 {
+    if (!atomic_load(&has_session))
+        return;
+    check_for_fork(); /* a child by a raw `clone` has its parent's session until here */
     if (atomic_load(&has_session))
         turn_session_goodbye();
 }

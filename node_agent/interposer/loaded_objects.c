@@ -139,6 +139,7 @@ bool object_has_soname(const void *object, const char *prefix)
 
 struct search {
     const char *prefix;
+    const void *wanted; /* NULL: any object of this name */
     const void *object;
 };
 
@@ -151,7 +152,8 @@ static int matches(struct dl_phdr_info *info, size_t size, void *argument)
             continue;
         const char *start = (const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr - info->dlpi_phdr[i].p_offset);
         /* A program's own image may begin without a header; a shared library's never does. */
-        if (!begins_with(start, ELFMAG) || !object_has_soname(start, search->prefix))
+        if ((search->wanted != NULL && start != search->wanted) || !begins_with(start, ELFMAG) ||
+            !object_has_soname(start, search->prefix))
             return 0;
         search->object = start;
         return 1;
@@ -159,9 +161,16 @@ static int matches(struct dl_phdr_info *info, size_t size, void *argument)
     return 0;
 }
 
+bool object_is_loaded(const void *object, const char *soname_prefix)
+{
+    struct search search = {soname_prefix, object, NULL};
+    dl_iterate_phdr(matches, &search);
+    return search.object != NULL;
+}
+
 const void *object_named(const char *soname_prefix)
 {
-    struct search search = {soname_prefix, NULL};
+    struct search search = {soname_prefix, NULL, NULL};
     dl_iterate_phdr(matches, &search);
     return search.object;
 }

@@ -8,6 +8,9 @@
 /* The start of the first object of the process whose SONAME begins with `soname_prefix`, or NULL. */
 const void *object_named(const char *soname_prefix);
 
+/* Whether the process still has an object that starts at `object`, of such a SONAME. */
+bool object_is_loaded(const void *object, const char *soname_prefix);
+
 /* The address of an exported function of the object that starts at `object`, or NULL. */
 void *object_symbol(const void *object, const char *name);
 

@@ -92,6 +92,18 @@ static const void *driver_object(int library, void *function)
     return object_has_soname(info.dli_fbase, sonames[library]) ? info.dli_fbase : NULL;
 }
 
+/* The program may have unloaded the driver, or loaded it elsewhere. */
+static bool is_loaded(int library)
+{
+    const void *known = atomic_load(&objects[library]);
+    if (known != NULL && object_is_loaded(known, sonames[library]))
+        return true;
+    const void *object = object_named(sonames[library]);
+    if (object != NULL)
+        use_object(library, object);
+    return object != NULL;
+}
+
 /* True: `*result` is the answer to the program. False: the name is none of ours, or its object does not have it. */
 static bool replace_result(int call, void *found, void **result)
 {
@@ -99,7 +111,7 @@ static bool replace_result(int call, void *found, void **result)
     if (found == calls[call].replacement) {
         /* Ours was found in the global scope; without a driver the program must not find it. */
         *result = found;
-        return driver_symbol((enum driver_call)call) != NULL;
+        return is_loaded(library) && driver_symbol((enum driver_call)call) != NULL;
     }
     const void *object = driver_object(library, found);
     if (object != NULL)

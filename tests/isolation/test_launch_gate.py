@@ -137,6 +137,43 @@ def test_a_program_that_jumps_out_of_its_wait_waits_again(
     holder.do("stop")
 
 
+def test_a_handler_that_launches_inside_the_wait_waits_too(
+    make_node: MakeNode, start: Start, log: KernelLog
+) -> None:
+    node = one_lane(make_node, quantum_milliseconds=3000)
+    holder = start(node.container("holder"))
+    holder.do("run", KERNEL)
+    eventually("it holds the turn", lambda: log.of(holder.pid) > 0)
+    waits = start(node.container("waits"))
+    assert waits.do("interrupted", KERNEL) == 2
+    assert turns_of(node, "waits") > 0
+    assert log.overlaps() == []
+    holder.do("stop")
+
+
+def test_a_capture_ends_with_its_context(make_node: MakeNode, start: Start, log: KernelLog) -> None:
+    node = one_lane(make_node)
+    captures, waits = start(node.container("captures")), start(node.container("waits"))
+    captures.do("capture_until_the_contexts_end", KERNEL)
+    assert waits.do("once", KERNEL) == 1
+    assert log.of(waits.pid) == 1
+    assert turns_of(node, "waits") == 1
+
+
+def test_the_end_of_a_child_ends_no_turn_of_its_parent(
+    make_node: MakeNode, start: Start, log: KernelLog
+) -> None:
+    node = one_lane(make_node, quantum_milliseconds=60_000)
+    parent = start(node.container("parent"))
+    parent.do("once", KERNEL)
+    parent.do("clone_and_exit")
+    waits = start(node.container("waits"))
+    waits.start("once", KERNEL)
+    eventually("the other one waits", lambda: node.session("waits")["processes"])
+    assert node.session("parent")["state"] == "Holding"
+    assert log.of(waits.pid) == 0
+
+
 def test_a_child_takes_turns_of_its_own(make_node: MakeNode, start: Start, log: KernelLog) -> None:
     node = one_lane(make_node)
     busy, parent = start(node.container("busy")), start(node.container("parent"))

@@ -97,6 +97,12 @@ def test_lookups_of_other_names_are_the_dynamic_linkers_own(container: Container
     assert container.run(lookups, LD_PRELOAD=None) == [1] * 6
 
 
+def test_a_function_of_an_unloaded_driver_is_not_found(container: Container, tmp_path: Path) -> None:
+    copy = tmp_path / "innocent.so"
+    shutil.copyfile(fake_driver() / "libcuda.so.1", copy)
+    assert container.run(program("unloaded", "-ldl"), copy) == [1] * 4
+
+
 def test_each_version_of_a_call_keeps_its_signature(container: Container) -> None:
     assert container.run(program("versions")) == [1] * 4
 

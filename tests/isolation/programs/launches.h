@@ -9,6 +9,8 @@
 int cuInit(unsigned int flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxSetCurrent(void *context);
+int cuCtxCreate_v2(void **context, unsigned int flags, int device);
+int cuCtxDestroy_v2(void *context);
 int cuCtxSynchronize(void);
 int cuStreamCreate(void **stream, unsigned int flags);
 int cuStreamSynchronize(void *stream);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,6 +92,47 @@ static void fork_and_launch(unsigned long long argument)
     atomic_fetch_add(&launched, 1);
 }
 
+/* A child by a raw `clone` ends by itself, without having used CUDA. */
+static void clone_and_exit(unsigned long long argument)
+{
+    (void)argument;
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0)
+        exit(0);
+    int status;
+    check(waitpid(child, &status, 0) != child || status != 0);
+}
+
+/* A capture that nothing ends but the end of its context. */
+static void capture_until_the_contexts_end(unsigned long long argument)
+{
+    void *other, *captured;
+    check(cuCtxCreate_v2(&other, 0, 0) || cuStreamCreate(&captured, 0) || cuStreamBeginCapture_v2(captured, 0));
+    check(launch(argument, captured));
+    check(cuCtxDestroy_v2(other));
+    check(cuCtxSetCurrent(context));
+}
+
+static unsigned long long microseconds_in_handler;
+
+static void launch_in_handler(int number)
+{
+    (void)number;
+    check(launch(microseconds_in_handler, stream));
+    atomic_fetch_add(&launched, 1);
+}
+
+/* Launches a kernel; a signal handler that interrupts it once it waits launches another one. */
+static void interrupted(unsigned long long argument)
+{
+    microseconds_in_handler = argument;
+    signal(SIGALRM, launch_in_handler);
+    alarm(1);
+    once(argument);
+    while (atomic_load(&launched) < 2)
+        pause();
+}
+
 static sigjmp_buf before;
 
 static void jump_back(int number)
@@ -120,6 +162,9 @@ static const struct {
     {"stop", stop},
     {"once", once},
     {"jump_out", jump_out},
+    {"clone_and_exit", clone_and_exit},
+    {"capture_until_the_contexts_end", capture_until_the_contexts_end},
+    {"interrupted", interrupted},
     {"capture", capture},
     {"begin_capture", begin_capture},
     {"end_capture", end_capture},

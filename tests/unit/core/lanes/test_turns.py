@@ -274,6 +274,25 @@ SHARES = st.lists(st.tuples(st.floats(0.001, 0.3), st.integers(1, 90)), min_size
 """Iterations of 1 to 300 ms, and shares."""
 
 
+@given(
+    st.lists(st.tuples(st.floats(0.0, 5.0), st.integers(1, 90), st.integers(0, 9)), min_size=2, max_size=6),
+    st.data(),
+)
+def test_fair_ranks_sessions_alike_whoever_is_compared(
+    rows: list[tuple[float, int, int]], data: st.DataObject
+) -> None:
+    """The one that has just left is not compared, and one that comes is compared only with the next one."""
+    policy = turn_policy("fair", starvation_seconds=1e6, quantum_seconds=QUANTUM_SECONDS)
+    views = [
+        session(str(i), gpu=gpu, weight=weight, since=since) for i, (gpu, weight, since) in enumerate(rows)
+    ]
+    mean_weight = sum(view.weight for view in views) / len(views)
+    preferred = policy.choose(views, 10.0)
+    some = data.draw(st.lists(st.sampled_from(views), unique_by=lambda view: view.key))
+    compared = [*some, *(view for view in views if view.key == preferred and view not in some)]
+    assert policy.choose(compared, 10.0, mean_weight) == preferred
+
+
 @given(SHARES)
 def test_fair_bounds_the_lag_of_each_session(rows: list[tuple[float, int]]) -> None:
     """At the ends of turns; between two of them a lag lies between its values there."""

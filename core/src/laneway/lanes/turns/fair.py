@@ -50,15 +50,19 @@ class Fair:
         floor = min((session.gpu_seconds / session.weight for session in active), default=0.0)
         return max(newcomer.gpu_seconds, floor * newcomer.weight)
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
         """Return the session with the fewest turns' worth of service; on a tie, the one that has waited longest."""
         sessions = tuple(waiting)
         if not sessions:
             return None
         if not self.quantum_seconds:
             return min((s.gpu_seconds / s.weight, s.waiting_since_seconds, s.key) for s in sessions)[-1]
-        # Any mean weight ranks sessions by service over weight; it only says how finely.
-        per_second = sum([s.weight for s in sessions]) / (len(sessions) * self.quantum_seconds)
+        # Turns are counted in the length that they have. With the mean weight of those who are compared, often not all who want
+        # the lane, turns of another length would be counted, and a session could pass others that are before it in line.
+        mean_weight = mean_weight or sum([s.weight for s in sessions]) / len(sessions)
+        per_second = mean_weight / self.quantum_seconds
         ranks = [
             (
                 int(each.gpu_seconds / each.weight * per_second + _ROUNDING_TURNS),

@@ -43,7 +43,9 @@ class LeastAttained:
         """Each turn is a quantum."""
         return 1.0
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
         """Return the first arrival in the highest queue that has sessions."""
         best = min(
             waiting,

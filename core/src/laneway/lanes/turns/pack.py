@@ -28,7 +28,9 @@ class Pack:
         """Each turn is a quantum."""
         return 1.0
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
         """Return the session that arrived first."""
         first = min(waiting, key=lambda session: (session.arrived_seconds, session.key), default=None)
         return None if first is None else first.key

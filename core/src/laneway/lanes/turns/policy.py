@@ -58,8 +58,16 @@ class TurnPolicy(Protocol):
         """
         ...
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return the key of the session that gets the turn; None if no session waits."""
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
+        """Return the key of the session that gets the turn; None if no session waits.
+
+        Args:
+            waiting: the sessions to compare.
+            now_seconds: the time of the choice.
+            mean_weight: of all sessions that want the lane; 0: that of the compared ones.
+        """
         ...
 
     def turn_quanta(self, session: SessionView, mean_weight: float) -> float:

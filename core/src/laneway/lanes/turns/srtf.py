@@ -30,7 +30,9 @@ class ShortestRemaining:
         """Each turn is a quantum."""
         return 1.0
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
         """Return the session with the least remaining service; on a tie, the one that arrived first."""
         best = min(waiting, key=_rank, default=None)
         return None if best is None else best.key

@@ -35,11 +35,13 @@ class StarvationBound:
         """Delegate to the policy."""
         return self.policy.turn_quanta(session, mean_weight)
 
-    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+    def choose(
+        self, waiting: Iterable[SessionView], now_seconds: float, mean_weight: float = 0.0
+    ) -> str | None:
         """Return the longest waiting overdue session, else the choice of the policy."""
         sessions = tuple(waiting)
         overdue_since_seconds = now_seconds - self.bound_seconds
         overdue = [s for s in sessions if s.waiting_since_seconds <= overdue_since_seconds]
         if overdue:
             return min(overdue, key=lambda session: (session.waiting_since_seconds, session.key)).key
-        return self.policy.choose(sessions, now_seconds)
+        return self.policy.choose(sessions, now_seconds, mean_weight)

@@ -56,7 +56,7 @@ class NextHolders:
         if turn.next_holder in self._memory.lanes_by_key:
             next_holder = self._memory.lease(turn.next_holder).view
             rivals = [view for view in (next_holder, newcomer.view) if view is not None]
-            self.set(turn, self._policy.choose(rivals, now_seconds) or "")
+            self.set(turn, self._policy.choose(rivals, now_seconds, turn.mean_weight) or "")
 
     def successor(self, turn: Turn) -> tuple[Lease, bool]:
         """Return the lease that follows a turn that has a next holder, and whether it has begun."""

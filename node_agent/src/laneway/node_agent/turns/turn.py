@@ -33,6 +33,9 @@ class Turn:
     wait_ratio: float = 1.0
     """How long its lease may wait for each second of a turn, by the weights of those that wanted the lane when it began."""
 
+    mean_weight: float = 0.0
+    """Of all leases that wanted the lane when it began, its own included; 0: no other did."""
+
     holders: list[Session] = field(default_factory=list)
     """The processes that have not released yet."""
 

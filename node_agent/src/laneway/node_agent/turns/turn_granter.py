@@ -59,8 +59,14 @@ class TurnGranter:
         for lane in self._lanes.lanes:
             self.advance(lane.id, now_seconds)
 
-    def advance(self, lane: int, now_seconds: float) -> None:
-        """If a lease waits for the lane, grant the turn or schedule a check of its holder."""
+    def advance(self, lane: int, now_seconds: float, predecessor: Lease | None = None) -> None:
+        """If a lease waits for the lane, grant the turn or schedule a check of its holder.
+
+        Args:
+            lane: the lane.
+            now_seconds: the current time.
+            predecessor: it had the lane until now, will usually want it again, and is not in the queue yet.
+        """
         if self.awaiting_recovery or not self.queue.has_runnable(lane):
             return
         busy = self.running.occupying(lane)
@@ -68,10 +74,10 @@ class TurnGranter:
             for turn in busy:
                 self.holders.mark_contended(turn, now_seconds)
             return
-        lease = self.queue.choose(lane, now_seconds)
+        lease = self.queue.choose(lane, now_seconds, predecessor)
         if lease is None or (self.running.stale and not self.memory.may_begin(lease, lane, now_seconds)):
             return
-        turn = self.begin(lease, lane, now_seconds)
+        turn = self.begin(lease, lane, now_seconds, predecessor=predecessor)
         if self.queue.has_runnable(lane):
             self.holders.mark_contended(turn, now_seconds)
 
@@ -102,6 +108,8 @@ class TurnGranter:
             turn.waited_seconds = now_seconds - view.waiting_since_seconds
             weights = [] if predecessor is None else [predecessor.weight]
             weights += [other.weight for other in self.queue.views(lane) if other.key != lease.key]
+            if weights:
+                turn.mean_weight = (view.weight + sum(weights)) / (1 + len(weights))
             quantum_seconds = self._settings.turn_seconds(view, weights)
             turn.wait_ratio = sum(weights) / view.weight if weights else 1.0
             lease.gap_wait.begin_turn(turn.waited_seconds)
@@ -166,7 +174,7 @@ class TurnGranter:
             self.memory.refresh_stale_turns()
             self.advance_all(now_seconds)
         else:
-            self.advance(turn.lane, now_seconds)
+            self.advance(turn.lane, now_seconds, lease if lease.view is None else None)
         self._log.ended(turn, end, reason, now_seconds)
 
     def _stop(self, turn: Turn, armed: ArmedTurn) -> None:

@@ -73,10 +73,15 @@ class WaitQueue:
         leases = self._by_lane.get(lane, ())
         return [lease.view for lease in leases if lease.view is not None and lease.may_run]
 
-    def choose(self, lane: int, now_seconds: float) -> Lease | None:
-        """Return the lease that the policy prefers among those that wait for a lane; None if none waits."""
+    def choose(self, lane: int, now_seconds: float, predecessor: Lease | None = None) -> Lease | None:
+        """Return the lease that the policy prefers among those that wait for a lane; None if none waits. A
+        predecessor that has just left counts as one that wants the lane, but is not chosen."""
         waiting = self.views(lane)
-        key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
+        if len(waiting) == 1:
+            return self._memory.lease(waiting[0].key)
+        weights = [each.weight for each in waiting] + ([] if predecessor is None else [predecessor.weight])
+        mean_weight = sum(weights) / max(1, len(weights))
+        key = self._settings.policy.choose(waiting, now_seconds, mean_weight)
         return None if key is None else self._memory.lease(key)
 
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:

@@ -76,7 +76,7 @@ def decide(
         )
         if now_seconds >= idle_at_seconds:
             due = _next_holder(turn, waiting, settings, now_seconds)
-            next_holder = due or settings.policy.choose(waiting, now_seconds) or ""
+            next_holder = due or settings.policy.choose(waiting, now_seconds, turn.mean_weight) or ""
             return YieldNow(idle=True, next_holder=next_holder, leaves_gap=not due)
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= over_seconds:
@@ -120,7 +120,7 @@ def _gap_free_seconds(
 def _next_holder(turn: Turn, waiting: list[SessionView], settings: TurnSettings, at_seconds: float) -> str:
     """Return the lease that the policy prefers if the holder continues until then; empty if none."""
     holder = turn.lease.to_view(at_seconds, turn.charge_seconds(at_seconds))
-    preferred = settings.policy.choose([*waiting, holder], at_seconds)
+    preferred = settings.policy.choose([*waiting, holder], at_seconds, turn.mean_weight)
     return "" if preferred is None or preferred == holder.key else preferred
 
 

@@ -137,6 +137,17 @@ def test_a_program_that_jumps_out_of_its_wait_waits_again(
     holder.do("stop")
 
 
+def test_a_green_context_that_is_gone_is_not_waited_for(make_node: MakeNode, start: Start) -> None:
+    node = one_lane(make_node)
+    program, other = start(node.container("green")), start(node.container("other"))
+    program.do("once_in_green", KERNEL)
+    other.do("run", KERNEL)
+    program.do("run", KERNEL)
+    eventually("its turns end", lambda: turns_of(node, "green") >= 3)
+    program.do("stop")
+    other.do("stop")
+
+
 def test_a_child_takes_turns_of_its_own(make_node: MakeNode, start: Start, log: KernelLog) -> None:
     node = one_lane(make_node)
     busy, parent = start(node.container("busy")), start(node.container("parent"))

@@ -9,6 +9,9 @@
 int cuInit(unsigned int flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxSetCurrent(void *context);
+int cuGreenCtxCreate(void **green, void *resources, int device, unsigned int flags);
+int cuCtxFromGreenCtx(void **context, void *green);
+int cuGreenCtxDestroy(void *green);
 int cuCtxSynchronize(void);
 int cuStreamCreate(void **stream, unsigned int flags);
 int cuStreamSynchronize(void *stream);

@@ -112,6 +112,15 @@ static void jump_out(unsigned long long argument)
         once(argument);
 }
 
+/* Launches a kernel in a green context, and destroys that. */
+static void once_in_green(unsigned long long argument)
+{
+    void *green, *green_context;
+    check(cuGreenCtxCreate(&green, NULL, 0, 1) || cuCtxFromGreenCtx(&green_context, green) || cuCtxSetCurrent(green_context));
+    check(launch(argument, NULL) || cuCtxSynchronize() || cuCtxSetCurrent(context) || cuGreenCtxDestroy(green));
+    atomic_fetch_add(&launched, 1);
+}
+
 static const struct {
     const char *name;
     void (*function)(unsigned long long);
@@ -119,6 +128,7 @@ static const struct {
     {"run", run},
     {"stop", stop},
     {"once", once},
+    {"once_in_green", once_in_green},
     {"jump_out", jump_out},
     {"capture", capture},
     {"begin_capture", begin_capture},

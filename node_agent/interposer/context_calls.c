@@ -108,3 +108,49 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     return end_primary_context(REAL(cuDevicePrimaryCtxRelease_v2), device, false);
 }
+
+static bool device_of_context(CUcontext context, CUdevice *device)
+{
+    __typeof__(&cuCtxPushCurrent_v2) push = REAL(cuCtxPushCurrent_v2);
+    __typeof__(&cuCtxPopCurrent_v2) pop = REAL(cuCtxPopCurrent_v2);
+    __typeof__(&cuCtxGetDevice) get_device = REAL(cuCtxGetDevice);
+    if (push == NULL || pop == NULL || get_device == NULL || push(context) != CUDA_SUCCESS)
+        return false;
+    bool told = get_device(device) == CUDA_SUCCESS;
+    pop(&context);
+    return told;
+}
+
+static void move_allocations(CUcontext from, CUcontext to)
+{
+    uint64_t began = allocations_now();
+    struct allocation allocation;
+    size_t cursor = 0;
+    while (allocations_take_next(is_of_context, &from, began, &cursor, &allocation)) {
+        allocation.context = to;
+        record(&allocation);
+    }
+    graph_memory_move(from, to);
+}
+
+/* Memory that was allocated in a green context is its primary context's. The green one retains that, and may do so last. */
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    __typeof__(&cuGreenCtxDestroy) real = REAL(cuGreenCtxDestroy);
+    __typeof__(&cuCtxFromGreenCtx) get_context = REAL(cuCtxFromGreenCtx);
+    __typeof__(&cuDevicePrimaryCtxRetain) retain = REAL(cuDevicePrimaryCtxRetain);
+    CUcontext context = NULL, primary = NULL;
+    CUdevice device;
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (get_context == NULL || retain == NULL || get_context(&context, green) != CUDA_SUCCESS ||
+        !device_of_context(context, &device) || retain(&primary, device) != CUDA_SUCCESS)
+        return real(green);
+    move_allocations(context, primary);
+    launch_contexts_forget(context);
+    CUresult result = real(green);
+    if (result != CUDA_SUCCESS)
+        launch_contexts_add(context);
+    cuDevicePrimaryCtxRelease_v2(device);
+    return result;
+}

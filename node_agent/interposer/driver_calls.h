@@ -60,6 +60,7 @@
     INTERPOSED(CUresult, cuDevicePrimaryCtxReset_v2, (CUdevice))                                                       \
     INTERPOSED(CUresult, cuDevicePrimaryCtxRelease, (CUdevice))                                                        \
     INTERPOSED(CUresult, cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                     \
+    INTERPOSED(CUresult, cuGreenCtxDestroy, (CUgreenCtx))                                                              \
     INTERPOSED(CUresult, cuGraphInstantiate, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))                  \
     INTERPOSED(CUresult, cuGraphInstantiate_v2, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))               \
     INTERPOSED(CUresult, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                    \
@@ -94,6 +95,7 @@
     INTERPOSED(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t, nvmlMemory_t *))                                  \
     INTERPOSED(nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t, nvmlMemory_v2_t *))                            \
     USED(CUresult, cuCtxGetCurrent, (CUcontext *))                                                                     \
+    USED(CUresult, cuCtxFromGreenCtx, (CUcontext *, CUgreenCtx))                                                       \
     USED(CUresult, cuCtxGetDevice, (CUdevice *))                                                                       \
     USED(CUresult, cuCtxPushCurrent_v2, (CUcontext))                                                                   \
     USED(CUresult, cuCtxPopCurrent_v2, (CUcontext *))                                                                  \

@@ -179,6 +179,15 @@ void graph_memory_end(struct graph_change change, bool done)
             pool_release(taken.pool, taken.bytes);
 }
 
+void graph_memory_move(CUcontext from, CUcontext to)
+{
+    struct critical_section section = enter(&lock);
+    for (size_t i = 0; i < count; i++)
+        if (nodes[i].context == (uintptr_t)from)
+            nodes[i].context = (uintptr_t)to;
+    leave(&lock, section);
+}
+
 void graph_memory_reset_in_child(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;

@@ -39,4 +39,7 @@ struct graph_change graph_memory_begin(enum graph_change_kind kind, uint64_t sub
 /* `done`: the driver has done it. */
 void graph_memory_end(struct graph_change change, bool done);
 
+/* Memory that counted with the context `from` ends with `to`. */
+void graph_memory_move(CUcontext from, CUcontext to);
+
 void graph_memory_reset_in_child(void);

@@ -1,10 +1,14 @@
 #include "launch_turns.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "agent_socket.h"
 #include "critical_section.h"
@@ -184,10 +188,19 @@ static void take_turns(bool *ungated)
     launch_gate_open();
 }
 
+/* The thread inherits its creator's mask, which blocks all signals. glibc's own, 32 and 33, must come through: before glibc 2.32 a `setuid`
+ * of the program waits until each thread has taken signal 33. */
+static void unblock_signals_of_libc(void)
+{
+    const uint64_t mask = UINT64_C(3) << 31;
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &mask, NULL, sizeof mask);
+}
+
 static void *run(void *unused)
 {
     long long retry = FIRST_RETRY;
     bool ungated = false;
+    unblock_signals_of_libc();
     prctl(PR_SET_NAME, "laneway-gate");
     while (!ungated) {
         if (turn_session_open(state.covered, &ungated)) {

@@ -302,6 +302,22 @@ def test_the_last_release_of_the_primary_context_gives_its_memory_back(
     assert container.charged == container.device.used == 0
 
 
+@pytest.mark.parametrize("last", ["cuGreenCtxDestroy", "cuDevicePrimaryCtxRelease_v2"])
+def test_memory_of_a_green_context_ends_with_its_primary_context(
+    container: Container, program: Interpreter, last: str
+) -> None:
+    green = program.call("cuGreenCtxCreate", OUT, 0, 0, 1)[1]
+    ends = {"cuGreenCtxDestroy": green, "cuDevicePrimaryCtxRelease_v2": 0}
+    context = program.call("cuCtxFromGreenCtx", OUT, green)[1]
+    assert program.call("cuCtxSetCurrent", context) == [OK]
+    assert program.allocate(HALF)[0] == OK
+    (first,) = ends.keys() - {last}
+    assert program.call(first, ends[first]) == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call(last, ends[last]) == [OK]
+    assert container.charged == container.device.used == 0
+
+
 def test_a_stream_of_another_device_counts_there(container: Container, program: Interpreter) -> None:
     context = program.call("cuCtxCreate_v2", OUT, 0, 1)[1]
     stream = program.call("cuStreamCreate", OUT, 0)[1]

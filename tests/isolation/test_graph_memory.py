@@ -148,3 +148,15 @@ def test_the_end_of_another_context_frees_none_of_it(container: Container, progr
     assert program.call("cuGraphExecDestroy", executable) == [OK]
     assert program.call("cuCtxDestroy_v2", context) == [OK]
     assert container.charged == container.device.used == HALF
+
+
+def test_the_end_of_a_green_context_frees_none_of_it(container: Container, program: Interpreter) -> None:
+    green = program.call("cuGreenCtxCreate", OUT, 0, 0, 1)[1]
+    context = program.call("cuCtxFromGreenCtx", OUT, green)[1]
+    assert program.call("cuCtxSetCurrent", context) == [OK]
+    executable, _ = launched(program, HALF)
+    assert program.call("cuGraphExecDestroy", executable) == [OK]
+    assert program.call("cuGreenCtxDestroy", green) == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call("cuDevicePrimaryCtxRelease_v2", 0) == [OK]
+    assert container.charged == container.device.used == 0

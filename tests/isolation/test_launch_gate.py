@@ -174,6 +174,28 @@ def test_the_end_of_a_child_ends_no_turn_of_its_parent(
     assert log.of(waits.pid) == 0
 
 
+def test_a_green_context_that_is_gone_is_not_waited_for(make_node: MakeNode, start: Start) -> None:
+    node = one_lane(make_node)
+    program, other = start(node.container("green")), start(node.container("other"))
+    program.do("once_in_green", KERNEL)
+    other.do("run", KERNEL)
+    program.do("run", KERNEL)
+    eventually("its turns end", lambda: turns_of(node, "green") >= 3)
+    program.do("stop")
+    other.do("stop")
+
+
+def test_the_thread_of_the_gate_blocks_no_signal_of_libc(make_node: MakeNode, start: Start, log: KernelLog) -> None:
+    program = start(one_lane(make_node).container("program"))
+    program.do("once", KERNEL)
+    (thread,) = (
+        task for task in Path(f"/proc/{program.pid}/task").iterdir() if "laneway-gate" in (task / "comm").read_text()
+    )
+    (blocked,) = re.findall(r"^SigBlk:\s+(\w+)$", (thread / "status").read_text(), re.MULTILINE)
+    signals_of_libc = (1 << 31) | (1 << 32)
+    assert int(blocked, 16) & signals_of_libc == 0
+
+
 def test_a_child_takes_turns_of_its_own(make_node: MakeNode, start: Start, log: KernelLog) -> None:
     node = one_lane(make_node)
     busy, parent = start(node.container("busy")), start(node.container("parent"))

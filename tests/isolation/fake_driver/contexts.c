@@ -159,6 +159,8 @@ FAKE CUresult cuCtxSetCurrent(CUcontext context)
 
 FAKE CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
+    if (context->destroyed)
+        abort(); /* as a driver may that looks into what it has freed */
     stack[depth++] = context;
     return SUCCESS;
 }
@@ -216,4 +218,27 @@ FAKE CUresult cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *a
     *flags = 0;
     *active = primaries[device].references > 0;
     return SUCCESS;
+}
+
+/* Green contexts. Their memory is the primary context's, which they retain. */
+FAKE CUresult cuGreenCtxCreate(CUcontext *green, void *resources, int device, unsigned int flags)
+{
+    (void)resources, (void)flags;
+    struct context *made = malloc(sizeof *made), *primary;
+    CUresult result = cuDevicePrimaryCtxRetain(&primary, device);
+    *made = (struct context){.device = device, .green_of = primary};
+    *green = made;
+    return result;
+}
+
+FAKE CUresult cuCtxFromGreenCtx(CUcontext *context, CUcontext green)
+{
+    *context = green;
+    return SUCCESS;
+}
+
+FAKE CUresult cuGreenCtxDestroy(CUcontext green)
+{
+    green->destroyed = true;
+    return cuDevicePrimaryCtxRelease_v2(green->device);
 }

@@ -45,7 +45,8 @@ struct device_file {
 
 struct context {
     int device, references;
-    bool primary;
+    bool primary, destroyed;
+    struct context *green_of;  /* the primary context whose memory a green one uses */
     uint64_t limits[3]; /* bytes that cuCtxSetLimit has taken */
     struct context *next_unused;
     int64_t busy_until; /* CLOCK_MONOTONIC, ns: when all that was launched in it has run */

@@ -13,7 +13,8 @@ static CUresult allocate(uint64_t bytes, uint64_t *key)
     if (!take(context->device, (int64_t)bytes))
         return OUT_OF_MEMORY;
     *key = new_address(bytes);
-    remember((struct block){.key = *key, .bytes = bytes, .device = context->device, .context = context});
+    struct context *owner = context->green_of != NULL ? context->green_of : context;
+    remember((struct block){.key = *key, .bytes = bytes, .device = context->device, .context = owner});
     return SUCCESS;
 }
 

@@ -154,6 +154,15 @@ static void jump_out(unsigned long long argument)
         once(argument);
 }
 
+/* Launches a kernel in a green context, and destroys that. */
+static void once_in_green(unsigned long long argument)
+{
+    void *green, *green_context;
+    check(cuGreenCtxCreate(&green, NULL, 0, 1) || cuCtxFromGreenCtx(&green_context, green) || cuCtxSetCurrent(green_context));
+    check(launch(argument, NULL) || cuCtxSynchronize() || cuCtxSetCurrent(context) || cuGreenCtxDestroy(green));
+    atomic_fetch_add(&launched, 1);
+}
+
 static const struct {
     const char *name;
     void (*function)(unsigned long long);
@@ -161,6 +170,7 @@ static const struct {
     {"run", run},
     {"stop", stop},
     {"once", once},
+    {"once_in_green", once_in_green},
     {"jump_out", jump_out},
     {"clone_and_exit", clone_and_exit},
     {"capture_until_the_contexts_end", capture_until_the_contexts_end},

@@ -159,4 +159,5 @@ def test_the_end_of_a_green_context_frees_none_of_it(container: Container, progr
     assert program.call("cuGreenCtxDestroy", green) == [OK]
     assert container.charged == container.device.used == HALF
     assert program.call("cuDevicePrimaryCtxRelease_v2", 0) == [OK]
+    trim(program)
     assert container.charged == container.device.used == 0

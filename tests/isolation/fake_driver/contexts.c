@@ -15,6 +15,11 @@ struct context *current(void)
     return depth > 0 ? stack[depth - 1] : NULL;
 }
 
+struct context *owner_of_memory(struct context *context)
+{
+    return context != NULL && context->green_of != NULL ? context->green_of : context;
+}
+
 uint64_t new_address(uint64_t bytes)
 {
     driver_lock();

@@ -77,6 +77,7 @@ struct device_file *device_of(int device);
 /* Takes memory of a device, or gives it back (negative). False: the device is full. */
 bool take(int device, int64_t bytes);
 struct context *current(void);
+struct context *owner_of_memory(struct context *context); /* a green context's memory is its primary one's */
 
 /* To be called without the lock, after a call's work: see cuFakeBeforeReturn. */
 void before_return(const char *call);

@@ -229,7 +229,8 @@ static CUresult allocate_unfreed(struct executable *executable)
                 free_address(executable->unfreed[i]->address);
             return OUT_OF_MEMORY;
         }
-        struct block block = {.key = node->address, .bytes = node->bytes, .device = node->device, .context = current()};
+        struct block block = {.key = node->address, .bytes = node->bytes, .device = node->device};
+        block.context = owner_of_memory(current());
         block.of_graph = true;
         remember(block);
     }

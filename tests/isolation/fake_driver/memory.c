@@ -13,8 +13,7 @@ static CUresult allocate(uint64_t bytes, uint64_t *key)
     if (!take(context->device, (int64_t)bytes))
         return OUT_OF_MEMORY;
     *key = new_address(bytes);
-    struct context *owner = context->green_of != NULL ? context->green_of : context;
-    remember((struct block){.key = *key, .bytes = bytes, .device = context->device, .context = owner});
+    remember((struct block){.key = *key, .bytes = bytes, .device = context->device, .context = owner_of_memory(context)});
     return SUCCESS;
 }
 

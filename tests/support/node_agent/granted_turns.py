@@ -117,4 +117,4 @@ def _longest_pause_seconds(turn: Turn, iterations: Sequence[tuple[float, float]]
     until_seconds = turn["end_seconds"] - offset_seconds
     inside = [each for each in iterations if since_seconds <= each[1] and each[0] <= until_seconds]
     bounds = [(since_seconds, since_seconds), *inside, (until_seconds, until_seconds)]
-    return max(after[0] - before[1] for before, after in pairwise(bounds))
+    return float(max(after[0] - before[1] for before, after in pairwise(bounds)))

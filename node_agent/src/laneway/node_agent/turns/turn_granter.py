@@ -101,7 +101,7 @@ class TurnGranter:
         if view is not None:
             turn.waited_seconds = now_seconds - view.waiting_since_seconds
             weights = [] if predecessor is None else [predecessor.weight]
-            weights += [other.weight for other in self.queue.views(lane) if other.key != lease.key]
+            weights += self.queue.weights(lane, but=lease)
             quantum_seconds = self._settings.turn_seconds(view, weights)
             turn.wait_ratio = sum(weights) / view.weight if weights else 1.0
             lease.gap_wait.begin_turn(turn.waited_seconds)

@@ -49,6 +49,11 @@ class FakeClock:
         heapq.heappush(self._timers, (due_seconds, next(self._order), timer))
         return timer
 
+    @property
+    def timers_pending(self) -> int:
+        """How many timers will fire."""
+        return sum(not timer.is_cancelled for _, _, timer in self._timers)
+
     def advance(self, seconds: float) -> None:
         """Turn the clock, firing timers on the way."""
         until = self.now + seconds

@@ -135,6 +135,21 @@ def test_a_signal_of_an_earlier_turn_begins_no_later_one(lane: Lane) -> None:
     waiting.result()
 
 
+def test_the_signal_that_began_a_turn_begins_no_later_one(lane: Lane) -> None:
+    waiting = lane.iterate()
+    lane.arm(5)
+    lane.signal()
+    waiting.result()
+    lane.confirm(5)
+    lane.take_back(5)
+    lane.arm(9)
+    waiting = lane.iterate()
+    assert not waiting.is_done()
+    lane.signal()
+    waiting.result()
+    assert lane.agent.words[TAKEN] == 9
+
+
 def test_a_turn_that_the_agent_withdraws_is_released_at_the_boundary(lane: Lane) -> None:
     waiting = lane.iterate()
     lane.arm(5)
@@ -222,6 +237,7 @@ def test_signals_that_came_together_count_once(ends: WakePipe) -> None:
     for _ in range(100):
         os.write(ends.signalled, SIGNAL)
     assert wakes.poll(0) == [own]
+    wakes.clear(own)
     assert wakes.poll(0) == []
     wakes.close()
 
@@ -243,7 +259,7 @@ def test_a_process_that_reads_its_own_signal_and_lets_it_block_holds_up_no_other
     wakes.add(WAKE, os.dup(ends.awaited), signals=False)
     os.set_blocking(ends.signalled, True)
     os.write(ends.signalled, SIGNAL)
-    Background(lambda: wakes.poll(0)).result()
+    Background(wakes.discard).result()
     with pytest.raises(BlockingIOError):
         os.read(ends.awaited, 8)
     wakes.close()

@@ -43,6 +43,30 @@ def test_a_holder_that_yields_in_time_hands_off_and_is_credited() -> None:
     assert other.page.yields_from_ns > bench.clock.now * NANOSECONDS, "the next one is told at once"
 
 
+def test_a_turn_that_ends_before_its_check_wakes_the_agent_no_more() -> None:
+    bench, holder, other = contended()
+    assert bench.clock.timers_pending == 1
+    bench.clock.advance(0.0005)
+    holder.end()
+    holder.release()
+    assert other.holds_turn
+    assert bench.clock.timers_pending == 0, "nobody waits any more, so no holder is watched"
+
+
+def test_a_check_that_other_turns_share_takes_place() -> None:
+    bench = GPUBench(max_lanes=2, quantum_seconds=0.004)
+    jobs = [bench.job(f"pod-{number}", 10, 30) for number in range(4)]
+    for job in jobs:
+        job.request()
+    first, second = [job for job in jobs if job.holds_turn]
+    first.begin()
+    second.begin()
+    first.end()
+    first.release()
+    bench.clock.advance(0.0105)
+    assert bench.turns.scheduler.turns[second.lease].yield_requested_seconds is not None
+
+
 def test_an_early_release_is_not_credited() -> None:
     _, holder, other = contended()
     holder.end()

@@ -66,12 +66,13 @@ class AgentSocket:
         self.keepalive.start_waiting()
         self._epoll.modify(self._channel, 0)
 
-    def wait(self, seconds: Optional[float], on_wake: Callable[[int], None]) -> None:
+    def wait(self, seconds: Optional[float], on_wake: Callable[[int], bool]) -> None:
         """Handles the agent's next message, a wake or an interruption; closes if the agent hangs.
 
         Args:
             seconds: how long to wait at most; None for no limit.
-            on_wake: called with the number of a wake that was signalled.
+            on_wake: called with the number of a wake that was signalled. Returns whether a turn has begun with
+                it: then the signal is read at the turn's end, because the iteration comes first.
         """
         keepalive = self.keepalive
         if keepalive.should_ping():
@@ -80,7 +81,8 @@ class AgentSocket:
         for descriptor in self.wakes.poll(seconds):
             wake = self.wakes.wake_of(descriptor)
             if wake:
-                on_wake(wake)
+                if not on_wake(wake):
+                    self.wakes.clear(descriptor)
             elif descriptor == self._wakeup.fileno():
                 self._wakeup.clear()
             else:

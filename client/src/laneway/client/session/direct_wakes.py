@@ -43,17 +43,12 @@ class DirectWakes:
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def poll(self, seconds: Optional[float]) -> list[int]:
-        """Returns the descriptors with input, and those of wakes that were signalled since the last call.
+        """Returns the descriptors with input, and those of wakes whose signals were not cleared.
 
         Args:
             seconds: how long to wait at most; None for no limit.
         """
-        found = [descriptor for descriptor, _event in self._epoll.poll(seconds, MAX_EVENTS)]
-        for descriptor in found:
-            if descriptor in self._awaited:
-                with suppress(OSError):  # the other process may have read the signal
-                    os.read(descriptor, _MANY_SIGNALS)
-        return found
+        return [descriptor for descriptor, _event in self._epoll.poll(seconds, MAX_EVENTS)]
 
     def wake_of(self, descriptor: int) -> int:
         """Returns the number of the wake that a polled descriptor belongs to; 0: it belongs to none."""
@@ -85,14 +80,21 @@ class DirectWakes:
         """Wakes the process at the other end; does nothing for an unknown wake."""
         descriptor = self._signalled.get(wake)
         if descriptor is not None:
-            with suppress(
-                OSError
-            ):  # it is full, so the signal is there already, or the agent grants the turn
+            try:
                 os.write(descriptor, SIGNAL)
+            except OSError:
+                return  # it is full, so the signal is there already, or the agent grants the turn
+
+    def clear(self, descriptor: int) -> None:
+        """Forgets the signals of a wake that came so far; does nothing for another descriptor."""
+        if descriptor in self._awaited:
+            with suppress(OSError):  # the other process may have read them
+                os.read(descriptor, _MANY_SIGNALS)
 
     def discard(self) -> None:
-        """Forgets the signals that came so far."""
-        self.poll(0)
+        """Forgets the signals of all wakes that came so far."""
+        for descriptor in self.poll(0):
+            self.clear(descriptor)
 
     def accept(self) -> None:
         """Records that a signal announced a turn."""

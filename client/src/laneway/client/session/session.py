@@ -244,8 +244,8 @@ class Session:
         elif self._waiting_thread != threading.get_ident():
             self.socket.interrupt()
 
-    def _on_wake(self, wake: int) -> None:
-        """Takes the turn that the page says a signalled wake announces.
+    def _on_wake(self, wake: int) -> bool:
+        """Takes the turn that the page says a signalled wake announces; returns whether there is one.
 
         The page is read again after the number is noted: the agent first withdraws a turn and then looks
         whether it was taken.
@@ -255,14 +255,15 @@ class Session:
             turn = words[ARMED_TURN]
             if not turn or words[ARMED_WAKE] != wake or self._held_turn:
                 self.socket.wakes.reject(wake)
-                return
+                return False
             words[TAKEN_NS] = time.monotonic_ns()
             words[TAKEN] = turn
             if turn != words[ARMED_TURN] and turn != words[TURN]:
                 words[TAKEN] = 0
-                return
+                return False
             self.socket.wakes.accept()
             self._on_grant(turn)
+            return True
 
     def holds(self, turn: int) -> bool:
         """Returns whether the page confirms a turn, or it was taken and the agent has not answered yet."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import Timer
 from laneway.node_agent.turns.session import NANOSECONDS
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.timers import Timers
@@ -16,7 +17,7 @@ from laneway.node_agent.turns.yield_decision import YieldNow, decide, next_look_
 
 class HolderMonitor:
     """Serves one GPU. A contended turn has a next check until it ends. Checks that are due at the same time share a
-    timer."""
+    timer, which is cancelled when all their turns have ended: most turns end before their check."""
 
     def __init__(
         self,
@@ -31,8 +32,8 @@ class HolderMonitor:
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._due: dict[float, list[Turn]] = {}
-        """By the time of a timer, the turns to check then. Turns that were rescheduled meanwhile are skipped."""
+        self._due: dict[float, tuple[Timer, dict[Turn, None]]] = {}
+        """By the time of a timer, the turns to check then."""
 
     def mark_contended(self, turn: Turn, now_seconds: float) -> None:
         """Record that another lease waits for the turn, and schedule the next check."""
@@ -46,7 +47,7 @@ class HolderMonitor:
             return
         turn.yield_requested_seconds = self._clock.monotonic()
         self.repeat_request(turn)
-        turn.check_seconds = None
+        self.forget(turn)
         if turn.is_inside:
             # A holder that was leaving its iteration may have looked at its page just before.
             self._check_at(turn, repeat_seconds(turn.yield_requested_seconds, self._settings))
@@ -58,21 +59,30 @@ class HolderMonitor:
             session.channel.request_yield(turn.number)
 
     def forget(self, turn: Turn) -> None:
-        """Stop checking a turn that is over."""
-        turn.check_seconds = None
+        """Stop checking a turn."""
+        due_seconds, turn.check_seconds = turn.check_seconds, None
+        due = None if due_seconds is None else self._due.get(due_seconds)
+        if due_seconds is None or due is None:
+            return
+        timer, turns = due
+        turns.pop(turn)
+        if not turns:
+            timer.cancel()
+            del self._due[due_seconds]
 
     def _check_at(self, turn: Turn, due_seconds: float) -> None:
         turn.check_seconds = due_seconds
         due = self._due.get(due_seconds)
         if due is None:
-            due = self._due[due_seconds] = []
-            self._timers.call_at(due_seconds, partial(self._check_due, due_seconds))
-        due.append(turn)
+            timer = self._timers.call_at(due_seconds, partial(self._check_due, due_seconds))
+            due = self._due[due_seconds] = timer, {}
+        due[1][turn] = None
 
     def _check_due(self, due_seconds: float) -> None:
         now_seconds = self._clock.monotonic()
-        for turn in self._due.pop(due_seconds):
-            if turn.check_seconds != due_seconds:
+        _, turns = self._due.pop(due_seconds)
+        for turn in turns:
+            if turn.check_seconds != due_seconds:  # it was forgotten in the check of another turn
                 continue
             turn.check_seconds = None
             if turn.yield_requested_seconds is not None:

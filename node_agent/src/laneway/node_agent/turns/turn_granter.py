@@ -107,7 +107,7 @@ class TurnGranter:
         if view is not None:
             turn.waited_seconds = now_seconds - view.waiting_since_seconds
             weights = [] if predecessor is None else [predecessor.weight]
-            weights += [other.weight for other in self.queue.views(lane) if other.key != lease.key]
+            weights += self.queue.weights(lane, but=lease)
             if weights:
                 turn.mean_weight = (view.weight + sum(weights)) / (1 + len(weights))
             quantum_seconds = self._settings.turn_seconds(view, weights)

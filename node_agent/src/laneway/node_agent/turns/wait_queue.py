@@ -71,7 +71,16 @@ class WaitQueue:
     def views(self, lane: int) -> list[SessionView]:
         """Return the policy's views of the leases that wait for a lane and may run."""
         leases = self._by_lane.get(lane, ())
-        return [lease.view for lease in leases if lease.view is not None and lease.may_run]
+        return [view for lease in leases if (view := lease.view) is not None and lease.may_run]
+
+    def weights(self, lane: int, but: Lease) -> list[int]:
+        """Return the weights of the leases that wait for a lane and may run, except one."""
+        leases = self._by_lane.get(lane, ())
+        return [
+            view.weight
+            for lease in leases
+            if (view := lease.view) is not None and lease is not but and lease.may_run
+        ]
 
     def choose(self, lane: int, now_seconds: float, predecessor: Lease | None = None) -> Lease | None:
         """Return the lease that the policy prefers among those that wait for a lane; None if none waits. A

@@ -6,7 +6,8 @@ Four processes with the real client train without a pause, each in a lane of its
 share. Two agents with such a GPU each take turns: one with the policy `fair`, which promises shares, and one with `srtf`, which
 promises none, so that only the device slices time between the lanes. First each tenant trains alone. Progress is the number of
 its iterations in a time, over that which it makes alone in the same time. It is counted from two seconds after the start, from
-when on shares are promised.
+when on shares are promised. ``idle_percent`` says for how much of the time nothing was queued on the device: until the same tenant
+went on (within its turns), and until another one did.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from tests.performance.node.crowd import Crowd, Trained, admit_shares, node_with
 from tests.performance.result_file import write_measured
+from tests.support.node_agent.simulated_device import SimulatedDevice
 
 SHARES = ((60, 20, 10, 10), (25, 25, 25, 25))
 ITERATION_SECONDS = 0.02
@@ -54,12 +56,20 @@ def _compare(shares: Sequence[int], fair: Crowd, plain: Crowd) -> dict[str, Any]
         options = {"iteration_seconds": ITERATION_SECONDS, "device": str(Path(folder) / "device")}
         for crowd in (fair, plain):
             crowd.open_sessions()
+        device = SimulatedDevice(Path(str(options["device"])))
+        idle: dict[str, list[list[float]]] = {"fair": [], "plain": []}
         alone = [_alone_per_second(fair, number, options) for number in range(len(shares))]
         rounds: dict[str, list[list[float]]] = {"fair": [], "plain": []}
         worst_seconds, worst_turns = [1.0] * len(shares), [1.0] * len(shares)
         for _ in range(ROUNDS):
             for name, crowd in (("fair", fair), ("plain", plain)):
+                before = device.idle
                 trained = crowd.train(seconds=TRAINING_SECONDS, **options)
+                waited_ns = (
+                    device.idle.within_ns - before.within_ns,
+                    device.idle.between_ns - before.between_ns,
+                )
+                idle[name].append([each / TRAINING_SECONDS / 1e7 for each in waited_ns])
                 assert len(crowd.by_lane(trained)) == len(shares), "each tenant has a lane of its own"
                 rounds[name].append(_progress(trained, alone))
                 if name == "fair":
@@ -75,6 +85,10 @@ def _compare(shares: Sequence[int], fair: Crowd, plain: Crowd) -> dict[str, Any]
         "plain": _figures(shares, made["plain"]),
         "worst_second_percent_of_share": _percent_of_share(worst_seconds, shares),
         "worst_turns_percent_of_share": _percent_of_share(worst_turns, shares),
+        "idle_percent": {
+            name: [round(statistics.fmean(each), 2) for each in zip(*found, strict=True)]
+            for name, found in idle.items()
+        },
         "sum_over_plain": round(sum(made["fair"]) / sum(made["plain"]), 3),
     }
 

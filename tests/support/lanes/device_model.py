@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from laneway.lanes.rate_control import RateControl, TenantUse
+from laneway.lanes.overlap import Overlap
+from laneway.lanes.rate_control import RateControl
+from laneway.lanes.tenant_use import TenantUse
 from laneway.lanes.turns import Fair, SessionView
 
 STEP_SECONDS = 0.005
@@ -64,6 +66,9 @@ class ModelTenant:
     turn_seconds: float = 0.0
     """How long its current turn is to last."""
 
+    may_overlap: bool = False
+    """It has the next turn, and could have it beside the holder now."""
+
     fills_gap: bool = False
     """It has the turn while another tenant is between iterations, and returns it after one."""
 
@@ -84,6 +89,8 @@ class ModelTenant:
             charged_seconds=self.charged_seconds,
             waiting_since_seconds=self.waiting_since,
             turn_began_seconds=self.turn_began,
+            turn_ends_seconds=None if self.turn_began is None else self.turn_began + self.turn_seconds,
+            may_overlap=self.may_overlap,
         )
 
 
@@ -99,6 +106,11 @@ class DeviceModel:
     now: float = 0.0
     _next_control: float = 0.0
     _idle: bool = False
+    overlaps: int = 0
+    """How many there were."""
+
+    _overlapped: Overlap | None = None
+    """The overlap in which its tenant has had its turn."""
 
     def __post_init__(self) -> None:
         for number, tenant in enumerate(self.tenants):
@@ -138,22 +150,45 @@ class DeviceModel:
     def _decide(self, present: Sequence[ModelTenant]) -> None:
         assert self.control is not None
         before = self.control.serial
+        waiting = [self._view(each) for each in present if each.waiting_since is not None]
+        following = (
+            Fair(QUANTUM_SECONDS).choose(waiting, self.now, _mean_weight(present)) if self.serial else None
+        )
+        for number, tenant in enumerate(self.tenants):
+            tenant.may_overlap = number > 0 and tenant.key == following
+        overlapped = self.control.overlap is not None
         uses = [each.use(number) for number, each in enumerate(self.tenants) if each in present]
         if self.control.observe(uses, self.now) and not before:
             services = self.control.first_services()
             for tenant in present:
                 tenant.service_seconds = services[tenant.key]
+        if overlapped and self.control.overlap is None:
+            for tenant in present:
+                tenant.service_seconds -= self.control.overcharged_seconds()[tenant.key]
+        if self.control.overlap is not None:
+            self._next_control = self.now + STEP_SECONDS
+
+    def _next_holders(self, present: Sequence[ModelTenant]) -> list[ModelTenant]:
+        """Return those that begin a turn now."""
+        waiting = [each for each in present if each.waiting_since is not None]
+        if not self.serial:
+            return waiting
+        assert self.control is not None
+        overlap = self.control.overlap
+        if overlap is not None and overlap is not self._overlapped:
+            self._overlapped = overlap
+            self.overlaps += 1
+            return [each for each in waiting if each.key == overlap.key]
+        beside = [each for each in present if overlap is not None and each.key == overlap.key]
+        if any(each.turn_began is not None for each in present if each not in beside):
+            return []
+        rivals = [self._view(each) for each in waiting if each not in beside]
+        key = Fair(QUANTUM_SECONDS).choose(rivals, self.now, _mean_weight(present))
+        return [each for each in waiting if each.key == key]
 
     def _grant(self, present: Sequence[ModelTenant]) -> None:
-        waiting = [each for each in present if each.waiting_since is not None]
-        if self.serial:
-            if any(each.turn_began is not None for each in present) or not waiting:
-                return
-            key = Fair(QUANTUM_SECONDS).choose([self._view(each) for each in waiting], self.now)
-            waiting = [each for each in waiting if each.key == key]
-        for tenant in waiting:
-            mean_weight = sum(each.weight for each in present) / len(present)
-            quanta = Fair(QUANTUM_SECONDS).turn_quanta(self._view(tenant), mean_weight)
+        for tenant in self._next_holders(present):
+            quanta = Fair(QUANTUM_SECONDS).turn_quanta(self._view(tenant), _mean_weight(present))
             tenant.turn_seconds = QUANTUM_SECONDS * quanta
             tenant.waiting_since, tenant.turn_began = None, self.now
             tenant.turns += 1
@@ -195,4 +230,11 @@ class DeviceModel:
             tenant.waiting_since = None if tenant.in_gap else self.now + STEP_SECONDS
 
     def _is_of_parallel_phase(self, tenant: ModelTenant) -> bool:
+        assert self.control is not None
+        if self.control.overlap is not None:
+            return tenant.key == self.control.overlap.key
         return sum(each.turn_began is not None for each in self.tenants) > 1
+
+
+def _mean_weight(tenants: Sequence[ModelTenant]) -> float:
+    return sum(each.weight for each in tenants) / len(tenants)

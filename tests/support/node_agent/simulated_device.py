@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,18 @@ SLICE_NS: Final = 2_000_000
 """About the time slice of a GPU between processes."""
 
 _WORD: Final = 8
+_FREE_FROM, _OWNER, _IDLE_WITHIN, _IDLE_BETWEEN, _WORDS = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceIdleTime:
+    """For how long nothing was queued on a device, in total."""
+
+    within_ns: int
+    """Until the process that had it last queued more."""
+
+    between_ns: int
+    """Until another process queued something."""
 
 
 class SimulatedDevice:
@@ -32,8 +45,8 @@ class SimulatedDevice:
                 learns nothing of this process.
         """
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        os.ftruncate(self._descriptor, _WORD)
-        self._free_from_ns = memoryview(mmap.mmap(self._descriptor, _WORD)).cast("Q")
+        os.ftruncate(self._descriptor, _WORDS * _WORD)
+        self._words = memoryview(mmap.mmap(self._descriptor, _WORDS * _WORD)).cast("Q")
         self._busy_ns = memoryview(bytearray(_WORD)).cast("Q")
         if kernels is not None:
             kernels.mkdir(parents=True, exist_ok=True)
@@ -52,12 +65,22 @@ class SimulatedDevice:
             time.sleep(max(0, queued_ns - time.monotonic_ns()) / 1e9)
             self._busy_ns[0] += slice_ns
 
+    @property
+    def idle(self) -> DeviceIdleTime:
+        """Return for how long nothing was queued so far."""
+        return DeviceIdleTime(self._words[_IDLE_WITHIN], self._words[_IDLE_BETWEEN])
+
     def _reserve(self, not_before_ns: int, slice_ns: int) -> int:
         """Take the device's next free slice; return its end (CLOCK_MONOTONIC). A process that ends meanwhile leaves no lock."""
+        words, process = self._words, os.getpid()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
-            end_ns = max(not_before_ns, self._free_from_ns[0]) + slice_ns
-            self._free_from_ns[0] = end_ns
+            free_from_ns = words[_FREE_FROM]
+            begin_ns = max(not_before_ns, free_from_ns)
+            if words[_OWNER]:
+                words[_IDLE_WITHIN if words[_OWNER] == process else _IDLE_BETWEEN] += begin_ns - free_from_ns
+            words[_OWNER] = process
+            words[_FREE_FROM] = begin_ns + slice_ns
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return end_ns
+        return begin_ns + slice_ns

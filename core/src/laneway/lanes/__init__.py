@@ -10,12 +10,13 @@ with at least, whatever its processes report.
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
 from laneway.lanes.memory_account import MemoryAccount
 from laneway.lanes.memory_usage import MemoryUsage, fit_check
-from laneway.lanes.rate_control import RateControl, RateRules, TenantUse
+from laneway.lanes.rate_control import RateControl, RateRules
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
 from laneway.lanes.seen_memory import SeenMemory
 from laneway.lanes.table import Lane, LaneChange, LaneTable, Outcome, Waiting
 from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, counted_persistent_bytes
+from laneway.lanes.tenant_use import TenantUse
 
 __all__ = [
     "Lane",

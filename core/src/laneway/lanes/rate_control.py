@@ -10,6 +10,9 @@ measured is *progress*: iterations times the time that an iteration takes alone.
   tenant has the device alone for its share of the time, which also measures the time of an iteration alone.
 - Lanes return to parallel when the lag is made up. If it never is, because running in parallel gains nothing, they try
   again after a time that doubles with each failure.
+- A try begins with an *overlap*: the next tenant runs one iteration beside the holder of the turn. Only if it is faster than
+  on a full device, all lanes run in parallel. So on a full device a try costs half an iteration of a tenant. If all lanes
+  divided the device equally for as long, a large share would lose many times as much.
 
 A tenant's reports cannot gain it more than its share. While lanes take turns, a tenant is charged with wall time, whatever it
 reports. So a tenant that claims little progress has the device alone for its share of the time, which is what it is promised,
@@ -23,6 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from laneway.lanes.overlap import Overlap, next_overlap
+from laneway.lanes.tenant_use import TenantUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +64,6 @@ class RateRules:
 
 
 @dataclass(slots=True)
-class TenantUse:
-    """A tenant's use of the GPU so far, which nothing changes. Counters never decrease. Clock values are seconds of one
-    monotonic clock.
-
-    One is made for each tenant twenty times a second, and a frozen one takes five times as long.
-    """
-
-    key: str
-    lane: int
-    weight: int
-    """Its share of the GPU, in percent."""
-
-    iterations: int
-    """Iterations that it reports as completed."""
-
-    busy_seconds: float
-    """The time that it reports for them."""
-
-    inside: bool
-    """Whether it reports to be inside an iteration."""
-
-    turns: int
-    """Turns that it was granted."""
-
-    charged_seconds: float
-    """The time for which it held its lane and used it."""
-
-    waiting_since_seconds: float | None = None
-    """Since when it waits for a turn; None if it does not."""
-
-    turn_began_seconds: float | None = None
-    """When its current turn began; None if it has none."""
-
-    late: bool = False
-    """It yields its turn so late that its lane runs beside the others meanwhile."""
-
-
-@dataclass(slots=True)
 class _Account:
     """What is known of a tenant. Times are seconds on the device alone unless named otherwise."""
 
@@ -122,6 +90,12 @@ class _Account:
     overdrawn: bool = False
     """It yielded late, and has had no turn since."""
 
+    overlap_charged_seconds: float = 0.0
+    """What it was charged in the last overlap."""
+
+    overlap_progress_seconds: float = 0.0
+    """What it did in the last overlap."""
+
     progress_ratio: float | None = None
 
     @property
@@ -141,6 +115,9 @@ class RateControl:
     contended: bool = False
     """Whether tenants of several lanes are active."""
 
+    overlap: Overlap | None = None
+    """While the lanes take turns: the tenant whose lane runs beside them."""
+
     _accounts: dict[str, _Account] = field(default_factory=dict)
     _now_seconds: float = 0.0
     _since_seconds: float = 0.0
@@ -155,7 +132,13 @@ class RateControl:
     _noise_seconds: float = 0.0
     """That progress is known no better than this: in a short parallel phase, iterations that have just begun count."""
 
+    _gained_before_overlap: float = 0.0
+    """The same when the overlap began: in it, iterations that have just begun count."""
+
     _measuring_until_known: bool = False
+    _overlap_due_seconds: float = 0.0
+    """While the lanes take turns: from when on running in parallel may be tried."""
+
     _probe_seconds: float = 0.0
     _measure_again_seconds: float = 0.0
 
@@ -177,9 +160,12 @@ class RateControl:
         active = [account for account in self._accounts.values() if account.share and not account.use.late]
         self.contended = len({account.use.lane for account in active}) > 1
         if not self.contended:
+            self.overlap = None
             self._run_in_parallel(now_seconds, tried=False)
         elif not self.serial:
             self._serialise_if_due(active, now_seconds)
+        elif self.overlap is not None:
+            self._end_overlap_if_due(self.overlap, now_seconds)
         elif self._all_measured(active, now_seconds):
             self._end_serial_if_due(active, now_seconds)
         return self.serial
@@ -195,6 +181,14 @@ class RateControl:
         return {
             key: account.use.weight * max(0.0, worst) - account.lag_seconds
             for key, account in self._accounts.items()
+        }
+
+    def overcharged_seconds(self) -> Mapping[str, float]:
+        """Return what each tenant was charged in the last overlap beyond its progress. Two on a full device have
+        half of it each, so a tenant that claims less gets no more back."""
+        return {
+            key: min(a.overlap_charged_seconds - a.overlap_progress_seconds, a.overlap_charged_seconds / 2)
+            for key, a in self._accounts.items()
         }
 
     def progress_ratios(self) -> Mapping[str, float]:
@@ -240,6 +234,10 @@ class RateControl:
         account.lag_seconds += lost_seconds
         limit_seconds = account.share * self.rules.forgiven_seconds
         account.lag_seconds = min(account.lag_seconds, limit_seconds)
+        if self.overlap is not None:
+            account.parallel_turns, account.alone_since = use.turns, None
+            account.overlap_charged_seconds += charged_seconds
+            account.overlap_progress_seconds += progress_seconds
         if self.serial and use.turns > account.parallel_turns:
             account.overdrawn = False
         if not self.serial and not account.overdrawn:
@@ -317,6 +315,7 @@ class RateControl:
             self._probe_seconds = doubled if brief else self.rules.probe_seconds
         self._measuring_until_known = bool(unmeasured)
         self.serial, self._since_seconds = True, now_seconds
+        self._overlap_due_seconds = now_seconds + self._probe_seconds
         first = unmeasured or behind
         for account in self._accounts.values():
             account.parallel_turns, account.alone_since = account.use.turns, None
@@ -331,13 +330,40 @@ class RateControl:
             self._measure_again_seconds = max(
                 self.rules.measure_again_seconds, lasted_seconds / self.rules.measuring_fraction
             )
-            self._run_in_parallel(now_seconds, tried=True)
-        elif self._gained_seconds > self._noise_seconds and self._caught_up(active):
+            self._overlap_due_seconds = now_seconds
+            self._gained_seconds = 0.0  # without an iteration's time alone, progress was not known
+        if self._gained_seconds > self._noise_seconds and self._caught_up(active):
             self._run_in_parallel(now_seconds, tried=False)
-        elif lasted_seconds >= self._probe_seconds and (
-            self._is_even(active) or lasted_seconds >= 2 * self._probe_seconds
-        ):
+        elif now_seconds >= self._overlap_due_seconds:
+            self._begin_overlap(active, now_seconds)
+
+    def _begin_overlap(self, active: Sequence[_Account], now_seconds: float) -> None:
+        """Begin an overlap. If none has been possible for a while, try all lanes at once."""
+        late_seconds = now_seconds - self._overlap_due_seconds
+        is_late = late_seconds >= self._probe_seconds
+        alone_seconds = {account.use.key: account.alone_seconds for account in active}
+        uses = [account.use for account in active]
+        self.overlap = next_overlap(uses, alone_seconds, now_seconds, within_turn=not is_late)
+        if self.overlap is not None:
+            self._gained_before_overlap = self._gained_seconds
+            for account in self._accounts.values():
+                account.parallel_turns, account.alone_since = account.use.turns, None
+                account.overlap_charged_seconds = account.overlap_progress_seconds = 0.0
+        elif late_seconds >= 2 * self._probe_seconds or (is_late and self._is_even(active)):
             self._run_in_parallel(now_seconds, tried=True)
+
+    def _end_overlap_if_due(self, overlap: Overlap, now_seconds: float) -> None:
+        account = self._accounts.get(overlap.key)
+        gains = overlap.gains(None if account is None else account.use, now_seconds)
+        if gains is None:
+            return
+        self.overlap = None
+        self._gained_seconds = self._gained_before_overlap
+        if gains:
+            self._run_in_parallel(now_seconds, tried=True)
+        else:
+            self._probe_seconds = min(2 * self._probe_seconds, self.rules.longest_probe_seconds)
+            self._overlap_due_seconds = now_seconds + self._probe_seconds
 
     def _is_even(self, active: Sequence[_Account]) -> bool:
         """Return whether no tenant that may lose by running in parallel is due for its turn: those add to what it loses."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.lanes.rate_control import RateControl, TenantUse
+from laneway.lanes.rate_control import RateControl
+from laneway.lanes.tenant_use import TenantUse
 
 from tests.support.lanes.device_model import DeviceModel, ModelTenant
 from tests.support.property_examples import examples
@@ -66,6 +67,15 @@ def test_the_sum_is_at_least_what_plain_time_slicing_makes(
         return sum(progress(model))
 
     assert sum_with(RateControl()) >= 0.99 * sum_with(None)
+
+
+def test_trying_to_run_in_parallel_costs_a_full_device_one_iteration_of_a_tenant() -> None:
+    model = DeviceModel([ModelTenant(weight) for weight in (60, 20, 10, 10)])
+    model.run(SETTLED_SECONDS)
+    for _ in range(200):
+        model.run(0.1)
+        assert model.serial
+    assert model.overlaps >= 2
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ from laneway.node_agent.turns.turn_scheduler import TurnScheduler
 CONTROL_SECONDS: Final = 0.05
 """How often progress is compared while lanes compete."""
 
+_OVERLAP_SECONDS: Final = 0.01
+"""The same while a lane runs beside the others to find out what that gains."""
+
 _IDLE_SECONDS: Final = 0.2
 """How often to check whether holders of several lanes compute again: a holder keeps its turn while it is idle."""
 
@@ -65,6 +68,12 @@ class LaneRateControl:
         self._withheld: frozenset[Lease] = frozenset()
         """These, and those whose late turn has ended, until the lanes take turns."""
 
+        self._overlapping: Lease | None = None
+        """It has a turn beside the holder of the lanes' common turn, and gets no second one."""
+
+        self._waiting_since_seconds = 0.0
+        """Since when it waited for that turn."""
+
     def start(self) -> None:
         """Begin to compare progress, because turns of several lanes run at once."""
         if self._timer is None and self._settings.policy.promises_shares:
@@ -83,16 +92,21 @@ class LaneRateControl:
         self._withhold_from_late_holders(now_seconds)
         lanes = {lane.id: lane for lane in self._memory.lanes if self._may_wait(lane)}
         uses = [
-            self._use(lease, lane.id, now_seconds)
+            self._use(lease, lane, now_seconds)
             for lane in self._memory.lanes
             for lease in self._leases(lane)
             if lane.id in lanes or lease in self._late
         ]
         serial = self._control.observe(uses, now_seconds)
-        self._share_turns(frozenset(lanes) if serial else frozenset(), now_seconds)
+        overlap = self._control.overlap
+        if overlap is None:
+            self._share_turns(frozenset(lanes) if serial else frozenset(), now_seconds)
+            self._end_overlap()
+        else:
+            self._overlap(self._memory.lease(overlap.key), frozenset(lanes) - {overlap.lane}, now_seconds)
         self._end_withholding(serial)
         if self._control.contended:
-            self._set_timer(now_seconds + CONTROL_SECONDS)
+            self._set_timer(now_seconds + (CONTROL_SECONDS if overlap is None else _OVERLAP_SECONDS))
         elif len(self._scheduler.turns) > 1 or self._withheld:
             self._set_timer(now_seconds + _IDLE_SECONDS)
 
@@ -112,7 +126,7 @@ class LaneRateControl:
         )
         self._withheld |= self._late
         for lease in self._late:
-            lease.yields_late = True
+            lease.withheld = True
 
     def _end_withholding(self, serial: bool) -> None:
         """Let those whose late turn has ended have turns again, once the policy compares them with the others.
@@ -133,7 +147,7 @@ class LaneRateControl:
         )
         self._withheld -= back
         for lease in back:
-            lease.yields_late = False
+            lease.withheld = False
         if back:
             self._scheduler.lanes_changed(())
 
@@ -146,7 +160,7 @@ class LaneRateControl:
             > _LATE_YIELD_SECONDS + min(iteration_seconds, _LONGEST_ITERATION_SECONDS)
         )
 
-    def _use(self, lease: Lease, lane: int, now_seconds: float) -> TenantUse:
+    def _use(self, lease: Lease, lane: Lane, now_seconds: float) -> TenantUse:
         turn = self._scheduler.turns.get(lease)
         # Processes that train side by side count iterations alike, so one of them stands for all.
         sessions = lease.sessions
@@ -154,10 +168,11 @@ class LaneRateControl:
         if len(sessions) > 1:
             page = max((each.page for each in sessions), key=lambda each: each.iterations)
         running_seconds = 0.0 if turn is None else turn.charge_seconds(now_seconds)
-        waits = lease.view is not None and (lease.may_run or lease in self._withheld)
+        withheld = lease in self._withheld or lease is self._overlapping
+        waits = lease.view is not None and (lease.may_run or withheld)
         return TenantUse(
             key=lease.key,
-            lane=lane,
+            lane=lane.id,
             weight=lease.weight,
             iterations=0 if page is None else page.iterations,
             busy_seconds=0.0 if page is None else page.busy_ns / NANOSECONDS,
@@ -167,8 +182,48 @@ class LaneRateControl:
             charged_seconds=lease.attained_seconds + running_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,
             turn_began_seconds=None if turn is None else turn.began_seconds,
+            turn_ends_seconds=None if turn is None else turn.quantum_ends_seconds,
+            may_overlap=self._may_overlap(lease, lane),
             late=lease in self._late,
         )
+
+    def _may_overlap(self, lease: Lease, lane: Lane) -> bool:
+        """Return whether a lease has the next turn of the lanes, and a lane that it could run in beside them.
+
+        The lanes' common turn goes by the first of them, so that lane stays.
+        """
+        turns = self._scheduler.turns
+        if lane.id == self._memory.lane_of(lease) or any(
+            each in turns or (each.view is not None and each is not lease) for each in self._leases(lane)
+        ):
+            return False
+        return any(turn.next_holder == lease.key for turn in turns.values())
+
+    def _overlap(self, lease: Lease, others: frozenset[int], now_seconds: float) -> None:
+        """Let a lease have one turn beside the other lanes, of an iteration if those are not very short."""
+        begins = self._overlapping is None
+        if begins and lease.view is not None:
+            self._waiting_since_seconds = lease.view.waiting_since_seconds
+        self._share_turns(others, now_seconds)
+        if begins:
+            self._overlapping = lease
+            lease.withheld = True
+        else:
+            self._scheduler.request_yield(lease)
+
+    def _end_overlap(self) -> None:
+        """Let the lease of the overlap take turns again. It has its place in line back, and what the overlap cost
+        is not charged."""
+        lease = self._overlapping
+        if lease is None:
+            return
+        self._overlapping = None
+        lease.withheld = lease in self._withheld
+        if lease.view is not None:
+            lease.view = lease.to_view(self._waiting_since_seconds)
+        for key, seconds in self._control.overcharged_seconds().items():
+            self._memory.lease(key).refund(seconds)
+        self._scheduler.lanes_changed(())
 
     def _share_turns(self, lanes: frozenset[int], now_seconds: float) -> None:
         before = self._memory.sharing_turns

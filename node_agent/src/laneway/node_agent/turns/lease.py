@@ -109,9 +109,9 @@ class Lease:
     blocked: bool = False
     """It gets no turn, because of an order or until its memory is restored from the host."""
 
-    yields_late: bool = False
-    """It kept a turn for so long that other lanes no longer waited for it. It gets no other turn until the
-    lanes take turns again."""
+    withheld: bool = False
+    """It gets no other turn until the lanes take turns again: it kept one for so long that other lanes no longer
+    waited for it, or it ran beside them to find out what that gains."""
 
     offloaded: bool = False
     """All of its movable memory is on the host, so it has left the lane table."""
@@ -174,7 +174,7 @@ class Lease:
     @property
     def may_run(self) -> bool:
         """Return whether it may be granted a turn when its lane is free."""
-        return not self.uncovered and not self.blocked and not self.yields_late
+        return not self.uncovered and not self.blocked and not self.withheld
 
     @property
     def connected(self) -> list[Session]:
@@ -274,6 +274,12 @@ class Lease:
         """Charge service to it. If it waits, the turn policy sees it at once."""
         self.service_seconds += seconds
         self.attained_seconds += seconds
+        if self.view is not None:
+            self.view = self.to_view(self.view.waiting_since_seconds)
+
+    def refund(self, seconds: float) -> None:
+        """Have the turn policy count less service of it. If it waits, the policy sees that at once."""
+        self.service_seconds -= seconds
         if self.view is not None:
             self.view = self.to_view(self.view.waiting_since_seconds)
 

@@ -186,11 +186,15 @@ def test_a_green_context_that_is_gone_is_not_waited_for(make_node: MakeNode, sta
     other.do("stop")
 
 
-def test_the_thread_of_the_gate_blocks_no_signal_of_libc(make_node: MakeNode, start: Start, log: KernelLog) -> None:
+def test_the_thread_of_the_gate_blocks_no_signal_of_libc(
+    make_node: MakeNode, start: Start, log: KernelLog
+) -> None:
     program = start(one_lane(make_node).container("program"))
     program.do("once", KERNEL)
     (thread,) = (
-        task for task in Path(f"/proc/{program.pid}/task").iterdir() if "laneway-gate" in (task / "comm").read_text()
+        task
+        for task in Path(f"/proc/{program.pid}/task").iterdir()
+        if "laneway-gate" in (task / "comm").read_text()
     )
     (blocked,) = re.findall(r"^SigBlk:\s+(\w+)$", (thread / "status").read_text(), re.MULTILINE)
     signals_of_libc = (1 << 31) | (1 << 32)

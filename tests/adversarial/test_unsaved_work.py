@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import (
+    Decision,
     Demand,
     Job,
     JobState,
     Node,
-    Preemption,
     PreemptionAction,
     Profile,
     WorkerPlacement,
@@ -23,7 +24,7 @@ from laneway.scheduling import (
 from laneway.scheduling.config.registry import ORDER, PREEMPTION
 from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS, evictable_until_seconds
 from laneway.simulator import Knowledge, Simulation, TraceJob, make_nodes
-from laneway.simulator.run import Run
+from laneway.simulator.executor import Executor
 
 HOUR = 3600.0
 LONG = "ns/long"
@@ -41,13 +42,29 @@ class Watched(Simulation):
         self.lost: list[tuple[float, int, int]] = []
         """Of each eviction of a job that does not save: the lost time, its priority and its preemptor's."""
 
-    def _preempt(self, run: Run, preemption: Preemption) -> None:
-        run.accrue(self.now_seconds)
-        if preemption.action is PreemptionAction.EVICT and not run.job.saves and preemption.preemptor:
-            lost_seconds = run.executed_seconds - run.executed_seconds_at_save
-            preemptor = self.runs[preemption.preemptor].job
-            self.lost.append((lost_seconds, run.job.priority, preemptor.priority))
-        super()._preempt(run, preemption)
+        self._executor = cast(Executor, _Watching(self._executor, self._watch))
+
+    def _watch(self, decided: Decision) -> None:
+        for key, preemption in decided.preemptions.items():
+            run = self.runs[key]
+            ends = preemption.action is PreemptionAction.EVICT and run.finish_seconds is None
+            if ends and key not in self._starts and not run.job.saves and preemption.preemptor:
+                run.accrue(self.now_seconds)
+                lost_seconds = run.executed_seconds - run.executed_seconds_at_save
+                preemptor = self.runs[preemption.preemptor].job
+                self.lost.append((lost_seconds, run.job.priority, preemptor.priority))
+
+
+class _Watching:
+    """Shows each decision to a watcher before it is carried out."""
+
+    def __init__(self, executor: Executor, watch: Callable[[Decision], None]) -> None:
+        self._executor = executor
+        self._watch = watch
+
+    def apply(self, decided: Decision) -> bool:
+        self._watch(decided)
+        return self._executor.apply(decided)
 
 
 def long_among_short(load: float, gpus: int, *, saves: bool = False) -> list[TraceJob]:

@@ -12,7 +12,6 @@ from contextlib import suppress
 import pytest
 from laneway.node_agent.clock import SystemClock
 from laneway.node_agent.event_loop import EventLoop
-from laneway.node_agent.sessions.packet_socket import PacketSocket
 from laneway.node_agent.sessions.sent_descriptors import (
     close_socket,
     may_bring_descriptors,
@@ -20,29 +19,10 @@ from laneway.node_agent.sessions.sent_descriptors import (
     refuse_descriptors,
 )
 
+from tests.support.node_agent.recording_socket import RecordingSocket
+
 LINGER_SECONDS = 3600
 DEADLINE_SECONDS = 60
-
-
-class RecordingSocket(PacketSocket):
-    """A connection that records what happens."""
-
-    def __init__(self, connected: socket.socket, loop: EventLoop) -> None:
-        self.packets: list[bytes] = []
-        self.ends: list[str] = []
-        super().__init__(connected, loop, loop, 1 << 17)
-
-    def _received(self, packet: bytes) -> None:
-        self.packets.append(packet)
-
-    def _closed(self) -> None:
-        self.ends.append("closed")
-
-    def _queue_full(self) -> None:
-        self.ends.append("full")
-
-    def _brought_descriptors(self) -> None:
-        self.ends.append("descriptors")
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ from laneway.node_agent.sessions.sent_descriptors import (
 _buffer = bytearray(MAX_PACKET_BYTES + 1)
 _view = memoryview(_buffer)
 
+_MOST_QUEUED_PACKETS = 512
+"""More than the kernel queues from a peer with the usual buffer of 208 KiB, in which the least packet takes some 800 bytes."""
+
 
 class Readers(Protocol):
     """Calls back for readable descriptors: the event loop, or a share of its time."""
@@ -96,12 +99,22 @@ class PacketSocket(ABC):
             length = self._socket.recv_into(_buffer)
         except (BlockingIOError, InterruptedError):
             return
+        except ConnectionResetError:
+            return  # told once of a peer that has closed with packets unread; what it sent before comes next
         except OSError:
             length = 0
         if length == 0:
             self.close()
             return
         self._received(bytes(_view[:length]))
+
+    def _read_rest(self) -> None:
+        """Read what a peer sent before it closed, its release above all; then close."""
+        for _ in range(_MOST_QUEUED_PACKETS):
+            if not self._open:
+                return
+            self._readable()
+        self.close()
 
     def _send(self, packet: bytes, ancillary: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
         if not self._open:
@@ -114,6 +127,8 @@ class PacketSocket(ABC):
         except BlockingIOError:
             self._queue_full()
             self._loop.post(self.close)
+        except (BrokenPipeError, ConnectionResetError):
+            self._loop.post(self._read_rest)
         except OSError as error:
             self._send_failed(error)
             self._loop.post(self.close)

@@ -73,9 +73,9 @@ def test_only_an_agent_that_tests_the_interposer_or_sets_mps_limits_has_the_cuda
         env = container(pod(values_file(values), component), name)["env"]
         return [each["value"] for each in env if each["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
 
-    for level, wanted in (("Watchdog", "utility"), ("Interposer", "compute,utility")):
-        values = f"node: {{config: {{enforcement: {{level: {level}}}}}}}"
-        assert capabilities(values, "node", "node-agent") == [wanted]
+    assert capabilities("{}", "node", "node-agent") == ["compute,utility"]
+    watched = "node: {config: {enforcement: {level: Watchdog}}}"
+    assert capabilities(watched, "node", "node-agent") == ["utility"]
     assert capabilities(MPS, "node", "node-agent") == ["compute,utility"]
     assert capabilities(MPS, "mps-daemon", "mps-daemon") == ["compute,utility"]
 

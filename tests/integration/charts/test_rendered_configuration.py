@@ -91,9 +91,9 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
             ["/run/containerd"],
         )
     without_socket: tuple[list[str], list[str], list[str]] = (["--runtime-socket", ""], [], [])
-    assert seen('node: {runtimeSocket: ""}') == without_socket
-    interposed = "node: {config: {enforcement: {level: Interposer}}}"
-    assert seen(interposed) == without_socket, "the library starts the client"
+    watched = 'node: {runtimeSocket: "", config: {enforcement: {level: Watchdog}}}'
+    assert seen(watched) == without_socket
+    assert seen("{}") == without_socket, "the library starts the client"
 
 
 def node_pod(values: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The interposer on a real driver's place: the agent offers it once its self-test has passed there, with the shipped library."""
+"""The default level on a node with a driver: the agent offers the interposer once its self-test has passed there, with the shipped library."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_node(root: Path, nvml: Path, device: FakeDevice) -> Iterator[Callable[.
     nodes: list[Node] = []
 
     def make(**environment: str) -> Node:
-        node = Node(root, gpuSource="nvml", health={"probeSeconds": 1}, enforcement={"level": "Interposer"})
+        node = Node(root, gpuSource="nvml", health={"probeSeconds": 1})
         node.use_gpus([GPU])
         node.environment = {
             "LD_LIBRARY_PATH": f"{nvml}:{fake_driver()}",

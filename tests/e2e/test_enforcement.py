@@ -23,7 +23,7 @@ QUOTA = f"{(512 - 16) / 10:.1f} MiB"
 
 
 def clientless_pod(name: str, percent: int, *, minimum: str = "") -> dict[str, Any]:
-    """A plain pod whose Python runs with -I and -S, so that the client is not loaded."""
+    """A plain pod whose Python never imports PyTorch, so that the client is not loaded."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -170,7 +170,7 @@ def test_no_pod_starts_under_weaker_enforcement_than_it_demands(bench: Bench) ->
         [clientless_pod("strict", 10, minimum="MPS"), clientless_pod("held", 10, minimum="Watchdog")]
     )
     until_phase(bench, "held", "Running", 60)
-    said = "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU"
+    said = "it demands the enforcement 'MPS', and 'Interposer' is in force on its GPU"
     wait_until(lambda: said in waits(bench, "strict").get("message", ""), "it says why it does not start", 60)
     assert waits(bench, "strict")["reason"] == "CreateContainerConfigError"
     assert (
@@ -196,6 +196,6 @@ def test_a_job_that_demands_what_no_gpu_has_waits_and_says_so(bench: Bench) -> N
     job = bench.jobs.wait(["strict"], says_why, "saying why", 30)["strict"]
     assert job.status.waiting is not None
     assert job.status.waiting.message == (
-        "It demands the enforcement MPS, and the GPUs that it accepts are held by Watchdog (8)."
+        "It demands the enforcement MPS, and the GPUs that it accepts are held by Interposer (8)."
     )
     assert bench.jobs.pods() == []

@@ -1,4 +1,5 @@
-"""An image's own PYTHONPATH and sitecustomize work in a container with a share as they do in one without."""
+"""An image's own PYTHONPATH and sitecustomize work in a container with a share as they do in one without: the interposer starts the
+client, and no variable does."""
 
 from __future__ import annotations
 
@@ -101,10 +102,9 @@ def test_each_container_has_the_path_of_its_own_image(bench: Bench, pinned_image
     without = reported(bench, "without", "plain")
     assert without[0][:2] == ("of the image", "ran")
     assert without[0][2][:3] == ["/opt/own", "/opt/more", "/added"]
-    expected = [(name, ran, path, f"/opt/laneway:{variable}") for name, ran, path, variable in without]
-    assert len(expected) == 2
-    assert reported(bench, "shares", "trainer") == expected
-    assert reported(bench, "shares", "prepare") == expected
+    assert len(without) == 2
+    assert reported(bench, "shares", "trainer") == without
+    assert reported(bench, "shares", "prepare") == without
     other = reported(bench, "shares", "other")
-    assert [line[:2] + line[3:] for line in other] == [("", "", "/opt/laneway:/added")] * 2
-    assert other[0][2][0] == "/added"
+    assert [line[:2] + line[3:] for line in other] == [("", "", ":/added")] * 2
+    assert "/added" in other[0][2]

@@ -9,6 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from laneway.node_agent.self_test.cuda_program import PIECE_BYTES
+from laneway.node_agent.self_test.evaluation import SelfTestResult, evaluate
+from laneway.node_agent.self_test.private_account import PrivateAccount
+from laneway.node_agent.self_test.program_runner import ProgramRunner
+from laneway.node_agent.self_test.tester import QUOTA_BYTES, InterposerTester
 
 from tests.support.gpu.driver_container import driver_container
 from tests.support.gpu.interposer import why_no_interposer
@@ -203,3 +208,20 @@ def test_a_training_with_its_client_has_the_agents_account_and_is_not_gated_as_w
     shown = worker.do("gpu_memory")
     assert shown["total_bytes"] == session["quota_bytes"], (shown, session)
     assert shown["free_bytes"] <= shown["total_bytes"] - shown["reserved_bytes"], shown
+
+
+def test_the_agents_self_test_passes_on_this_driver(workstation: Workstation) -> None:
+    """The same program and account by which an agent decides whether its node offers the interposer."""
+    if why := why_no_interposer():
+        pytest.skip(why)
+    quota_bytes, beyond_bytes = QUOTA_BYTES, QUOTA_BYTES + PIECE_BYTES
+    with driver_container(workstation, "self-test") as made, pytest.MonkeyPatch.context() as environment:
+        made.account.stop()
+        for name, value in made.variables.items():
+            environment.setenv(name, value)
+        device = made.device
+        runner = ProgramRunner(InterposerTester.LIMIT_SECONDS)
+        plain = runner.run(device.name, device.uuid, 0)
+        with PrivateAccount(made.account.folder / "account.sock", device.uuid, quota_bytes) as account:
+            interposed = runner.run(device.name, device.uuid, beyond_bytes, made.interposer)
+    assert evaluate(plain, interposed, account.use, quota_bytes) == SelfTestResult(True), (plain, interposed)

@@ -66,12 +66,16 @@ def test_the_agent_may_end_processes_for_its_watchdog_and_have_descriptors_in_fl
 MPS = "node: {config: {enforcement: {level: MPS}}}"
 
 
-def test_only_an_agent_that_sets_mps_limits_has_the_programs_of_mps(values_file: ValuesFile) -> None:
+def test_only_an_agent_that_tests_the_interposer_or_sets_mps_limits_has_the_cuda_driver(
+    values_file: ValuesFile,
+) -> None:
     def capabilities(values: str, component: str, name: str) -> list[str]:
         env = container(pod(values_file(values), component), name)["env"]
         return [each["value"] for each in env if each["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
 
-    assert capabilities("{}", "node", "node-agent") == ["utility"]
+    assert capabilities("{}", "node", "node-agent") == ["compute,utility"]
+    watched = "node: {config: {enforcement: {level: Watchdog}}}"
+    assert capabilities(watched, "node", "node-agent") == ["utility"]
     assert capabilities(MPS, "node", "node-agent") == ["compute,utility"]
     assert capabilities(MPS, "mps-daemon", "mps-daemon") == ["compute,utility"]
 

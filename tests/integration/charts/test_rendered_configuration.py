@@ -84,15 +84,16 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
         (plugin,) = (one for one in containers if one["name"] == "device-plugin")
         return plugin["args"][2:], mounting, folders
 
-    assert seen("{}") == (
-        ["--runtime-socket", "/run/containerd/containerd.sock"],
-        ["device-plugin /run/containerd"],
-        ["/run/containerd"],
-    )
+    for level in ("Watchdog", "MPS"):
+        assert seen(f"node: {{config: {{enforcement: {{level: {level}}}}}}}") == (
+            ["--runtime-socket", "/run/containerd/containerd.sock"],
+            ["device-plugin /run/containerd"],
+            ["/run/containerd"],
+        )
     without_socket: tuple[list[str], list[str], list[str]] = (["--runtime-socket", ""], [], [])
-    assert seen('node: {runtimeSocket: ""}') == without_socket
-    for level in ("Interposer", "MPS"):  # the library starts the client
-        assert seen(f"node: {{config: {{enforcement: {{level: {level}}}}}}}") == without_socket
+    watched = 'node: {runtimeSocket: "", config: {enforcement: {level: Watchdog}}}'
+    assert seen(watched) == without_socket
+    assert seen("{}") == without_socket, "the library starts the client"
 
 
 def node_pod(values: Path) -> dict[str, Any]:

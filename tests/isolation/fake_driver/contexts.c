@@ -144,8 +144,12 @@ FAKE CUresult cuCtxSetLimit(int limit, size_t value)
 
 FAKE CUresult cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-    *value = attribute == 16 ? MULTIPROCESSORS : THREADS;
-    return device_of(device) == NULL ? INVALID_DEVICE : attribute == 16 || attribute == 39 ? SUCCESS : INVALID_VALUE;
+    enum { VIRTUAL_MEMORY = 102, MEMORY_POOLS = 115 };
+    bool offered = attribute == VIRTUAL_MEMORY || attribute == MEMORY_POOLS;
+    *value = offered ? 1 : attribute == 16 ? MULTIPROCESSORS : THREADS;
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    return offered || attribute == 16 || attribute == 39 ? SUCCESS : INVALID_VALUE;
 }
 
 FAKE CUresult cuCtxGetCurrent(CUcontext *context)

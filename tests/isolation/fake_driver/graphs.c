@@ -50,6 +50,14 @@ FAKE CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
     return SUCCESS;
 }
 
+FAKE CUresult cuGraphDestroy(CUgraph graph)
+{
+    for (int i = 0; i < graph->count; i++)
+        free(graph->nodes[i]);
+    free(graph);
+    return SUCCESS;
+}
+
 static struct node *add(struct graph *graph, struct node node)
 {
     struct node *stored = malloc(sizeof *stored);

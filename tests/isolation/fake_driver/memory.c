@@ -1,7 +1,20 @@
 /* Linear memory, managed memory, arrays, and memory with handles. */
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "fake_driver.h"
+
+/* A driver that bears no preloaded library: what FAKE_CUDA_UNDER_PRELOAD names, crash or hang. */
+static void suffer_preload(void)
+{
+    const char *suffering = getenv("LD_PRELOAD") != NULL ? getenv("FAKE_CUDA_UNDER_PRELOAD") : NULL;
+    if (suffering != NULL && strcmp(suffering, "crash") == 0)
+        raise(SIGSEGV);
+    while (suffering != NULL && strcmp(suffering, "hang") == 0)
+        pause();
+}
 
 static CUresult allocate(uint64_t bytes, uint64_t *key)
 {
@@ -35,6 +48,7 @@ static CUresult give_back(uint64_t key)
 FAKE CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     uint64_t key = 0;
+    suffer_preload();
     CUresult result = allocate(bytes, &key);
     if (result == SUCCESS)
         *pointer = key;
@@ -61,13 +75,23 @@ FAKE CUresult cuMemFree_v2(CUdeviceptr pointer)
     return pointer == 0 ? SUCCESS : give_back(pointer);
 }
 
-/* A module whose image is only the size of its `__device__` variables. */
+/* A module whose image is PTX, or else only the size of its `__device__` variables. */
 FAKE CUresult cuModuleLoadData(void **module, const uint64_t *image)
 {
+    bool is_ptx = strncmp((const char *)image, ".version", 8) == 0;
     uint64_t key = 0;
-    CUresult result = allocate(*image, &key);
+    CUresult result = allocate(is_ptx ? 1 : *image, &key);
     *module = (void *)key;
     return result;
+}
+
+/* Its kernels run for 1 µs. */
+FAKE CUresult cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    if (!is_block((uint64_t)module) || *name == '\0')
+        return NOT_FOUND;
+    *function = (void *)1;
+    return SUCCESS;
 }
 
 struct array_description {
@@ -226,6 +250,11 @@ FAKE CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t ali
     (void)alignment, (void)wanted, (void)flags;
     *pointer = new_address(bytes);
     return SUCCESS;
+}
+
+FAKE CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
+{
+    return bytes == 0 || is_block(pointer) ? INVALID_VALUE : SUCCESS; /* mapped */
 }
 
 /* A mapping is a block of no bytes whose `stream` names the memory. */

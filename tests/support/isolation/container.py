@@ -25,6 +25,10 @@ class Device(Protocol):
     """A GPU, real or fake."""
 
     @property
+    def name(self) -> str:
+        """NVML's: `GPU-` and hexadecimal digits."""
+
+    @property
     def uuid(self) -> bytes:
         """Its 16 bytes of cuDeviceGetUuid."""
 

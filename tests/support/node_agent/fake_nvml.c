@@ -58,6 +58,13 @@ int nvmlInitWithFlags(unsigned int flags) { FAIL_IF_TOLD return SUCCESS; }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "some error"; }
 
+int nvmlSystemGetDriverVersion(char *text, unsigned int length) {
+    FAIL_IF_TOLD
+    const char *told = getenv("FAKE_NVML_DRIVER_VERSION");
+    snprintf(text, length, "%s", told ? told : "570.86.15");
+    return SUCCESS;
+}
+
 int nvmlDeviceGetCount_v2(unsigned int *count) { FAIL_IF_TOLD *count = device_count; return SUCCESS; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, device_t *device) {

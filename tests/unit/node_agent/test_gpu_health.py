@@ -52,6 +52,9 @@ class Source:
             return GPUReading(used_bytes=1, errors=self.errors)
         return GPUReading(used_bytes=1)
 
+    def driver_version(self) -> str:
+        return "570.86.15"
+
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         try:
             return (self.events.get(timeout=timeout_seconds),)

@@ -115,7 +115,7 @@ class EnforcementConfig(Model):
     """How containers are held to their quotas."""
 
     level: Literal["Cooperative", "Watchdog", "Interposer", "MPS"] = Field(
-        default="Watchdog",
+        default="Interposer",
         description="Requested level. If the node cannot enforce it, the next lower level applies and is published.",
     )
     limit_threads: bool = Field(

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from laneway.api.conditions import Condition, with_condition
+from laneway.api.enforcement import Enforcement, reaches
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.api.inventory import DeviceAccess
 from laneway.api.node_config import NodeConfig
@@ -48,6 +49,7 @@ from laneway.node_agent.report.other_pods_file import OtherPodsFile
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.session_record import session_record
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
+from laneway.node_agent.self_test.tester import InterposerTester
 from laneway.node_agent.sessions.broker import SessionBroker
 from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.listeners import Listeners
@@ -110,6 +112,7 @@ class Agent:
         self._simulated = source if isinstance(source, SimulatedGPUSource) else None
         if self._simulated is not None:
             self._simulated.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
+        self._interposer_tester = self._make_interposer_tester(source)
         self._enforcer = Enforcer(
             config,
             self._turns,
@@ -120,6 +123,7 @@ class Agent:
             self,
             self._health_changed,
             self._other_offers,
+            self._interposer_problem,
             only_own_jobs=options.standalone,
         )
         self._inventory_lock = Lock()
@@ -168,6 +172,8 @@ class Agent:
         self._state_writer.start()
         self._state_writer.changed()
         self._monitor.start()
+        if self._interposer_tester is not None:
+            self._interposer_tester.start()
         self._enforcer.start()
         self._http.start()
         if publisher is not None:
@@ -187,6 +193,8 @@ class Agent:
         finally:
             self._state_writer.close()
             self._enforcer.stop()
+            if self._interposer_tester is not None:
+                self._interposer_tester.stop()
             self._monitor.stop()
             self._http.stop()
             self._orders.stop()
@@ -224,6 +232,17 @@ class Agent:
     def _other_offers(self) -> tuple[str, ...] | None:
         """Return the GPUs that other device plugins offer on this node; None while unknown."""
         return () if self._devices is None else self._devices.other_offers
+
+    def _make_interposer_tester(self, source: GPUSource) -> InterposerTester | None:
+        """Return the tester; None where the interposer is not asked for or there is no driver to test it on."""
+        real = tuple(gpu for gpu in self._gpu_infos if not gpu.simulated)
+        if not real or not reaches(self._config.enforcement.level, Enforcement.INTERPOSER):
+            return None
+        answer_seconds = self._config.health.answer_seconds
+        return InterposerTester(source, real, self._monitor.health, self._options.folders, answer_seconds)
+
+    def _interposer_problem(self) -> str:
+        return "" if self._interposer_tester is None else self._interposer_tester.problem
 
     @property
     def _access(self) -> DeviceAccess | None:

@@ -40,6 +40,11 @@ class HostFolders:
         return self._below(names.SIMULATED_KERNELS_FOLDER)
 
     @property
+    def account_socket(self) -> Path:
+        """Where the interposer looks for its account in the agent's own pod, during its self-test."""
+        return self._below(f"{names.CONTAINER_LANEWAY_FOLDER}/{names.ACCOUNT_SOCKET_NAME}")
+
+    @property
     def mps(self) -> Path:
         """What the MPS control daemon shares with its clients."""
         return self._below(names.MPS_FOLDER)

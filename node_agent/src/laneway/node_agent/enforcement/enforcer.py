@@ -44,6 +44,7 @@ class Enforcer:
         recorder: EventRecorder,
         levels_changed: Callable[[], None],
         other_offers: Callable[[], tuple[str, ...] | None],
+        interposer_problem: Callable[[], str],
         *,
         only_own_jobs: bool = False,
     ) -> None:
@@ -60,6 +61,8 @@ class Enforcer:
             levels_changed: called on the enforcer's thread when :meth:`level` has changed for some GPU.
             other_offers: returns the GPUs of this node that other device plugins offer, None while unknown;
                 callable from any thread.
+            interposer_problem: returns why the interposer must not be used on real GPUs, as a clause; callable from
+                any thread.
             only_own_jobs: all jobs belong to the agent's own user.
         """
         self._requested = Enforcement(config.enforcement.level)
@@ -70,7 +73,8 @@ class Enforcer:
         self._levels_changed = levels_changed
         self._other_offers = other_offers
         self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
-        self._no_interposer = partial(no_interposer_reason, folders.client)
+        self._client_folder = folders.client
+        self._interposer_problem = interposer_problem
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
         self._limit_threads = config.enforcement.limit_threads
         self._mps: MPSLimits | None = None
@@ -108,9 +112,14 @@ class Enforcer:
         mps_limit = None if self._mps is None or no_mps else self._mps.limit(uuid)
         unread = f"the GPU does not answer: {health.reason}" if health.reason else NOT_READ_YET
         inputs = LevelInputs(
-            health.reading, unread, self._no_eviction, self._no_interposer(), no_mps, mps_limit
+            health.reading, unread, self._no_eviction, self._no_interposer(uuid), no_mps, mps_limit
         )
         return level_of(self._requested, inputs)
+
+    def _no_interposer(self, uuid: str) -> str:
+        # A simulated GPU has no driver on which the library could fail.
+        simulated = self._turns[uuid].gpu.simulated
+        return no_interposer_reason(self._client_folder) or ("" if simulated else self._interposer_problem())
 
     def start(self) -> None:
         """Start."""

@@ -98,6 +98,16 @@ class NVML:
             compute_capability=None if capability is None else (int(capability[0]), int(capability[1])),
         )
 
+    def driver_version(self) -> str:
+        """Return the driver's version, such as ``570.86.15``.
+
+        Raises:
+            GPUError: NVML does not answer correctly.
+        """
+        self._initialize()
+        with translated_errors("the driver's version"):
+            return str(pynvml.nvmlSystemGetDriverVersion())
+
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Return the next XID, or nothing if none came in time.
 

@@ -128,6 +128,14 @@ class GPUSource(Protocol):
         """
         ...
 
+    def driver_version(self) -> str:
+        """Return the version of the node's driver; empty if there is none. May block in the driver: call it with a deadline.
+
+        Raises:
+            GPUError: it does not answer correctly.
+        """
+        ...
+
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Return the XIDs within the time, as soon as there is one; empty if none came.
 

@@ -148,6 +148,10 @@ class SimulatedGPUSource:
         any thread."""
         return self._external_bytes.get(uuid, 0)
 
+    def driver_version(self) -> str:
+        """Return nothing: there is no driver."""
+        return ""
+
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Return the XIDs that appear in the file of faults within the time, as soon as there is one."""
         deadline_seconds = time.monotonic() + timeout_seconds

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from laneway.api.names import ACCOUNT_SOCKET_NAME
 from laneway.lanes import MemoryAccount
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.memory_accounts.answering import answer
 from laneway.node_agent.memory_accounts.connection import AccountConnection
-from laneway.node_agent.memory_accounts.packets import Kind, Reply, Request, Status, uuid_bytes
+from laneway.node_agent.memory_accounts.packets import Reply, Request, uuid_bytes
 from laneway.node_agent.memory_accounts.round_robin import RoundRobin
 from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.sessions.identity import Peer
@@ -107,29 +108,9 @@ class AccountServer:
     def received(self, connection: AccountConnection, request: Request) -> Reply | None:
         """Handle a request, and return the reply if it gets one."""
         found = self._accounts.get(request.gpu)
-        answers = request.kind in (Kind.RESERVE, Kind.QUERY)
         if found is None:
-            return Reply(Status.NO_SUCH_GPU, 0, 0, 0, request.sequence) if answers else None
-        account, pid = found.account, connection.pid
-        if request.kind in (Kind.RESERVE, Kind.HELD):
-            # Others may have no CUDA context: a monitoring program only asks.
-            account.charge_framework(pid, found.framework_bytes)
-        granted = True
-        if request.kind is Kind.RESERVE:
-            granted = account.reserve(pid, request.size_bytes)
-        elif request.kind is Kind.RELEASE:
-            account.release(pid, request.size_bytes)
-        elif request.kind is Kind.HELD:
-            account.hold(pid, request.size_bytes)
-        if not answers:
-            return None
-        return Reply(
-            Status.GRANTED if granted else Status.REFUSED,
-            account.used_bytes,
-            account.quota_bytes,
-            account.used_by(pid),
-            request.sequence,
-        )
+            return answer(request, None, connection.pid, 0)
+        return answer(request, found.account, connection.pid, found.framework_bytes)
 
     def closed(self, connection: AccountConnection) -> None:
         """Give back all that the process of a closed connection had."""

@@ -1,0 +1,93 @@
+"""The agent's self-test of the shipped library: its program, run for real on the fake driver, and drivers on which it must fail."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from laneway.node_agent.self_test.evaluation import AccountUse
+from laneway.node_agent.self_test.private_account import PrivateAccount
+from laneway.node_agent.self_test.program_runner import Found, ProgramRunner, Run
+
+from tests.support.isolation.building import fake_driver_variables
+from tests.support.isolation.fake_devices import MIB, FakeDevice, make_device
+
+QUOTA, BEYOND = 128 * MIB, 132 * MIB
+WAYS = ["cuMemAlloc", "cuGetProcAddress", "cuMemCreate", "cuMemAllocAsync", "cuGraphInstantiate"]
+
+
+@pytest.fixture
+def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+    for name, value in fake_driver_variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return make_device(tmp_path, 0, 1024 * MIB)
+
+
+def held(
+    device: FakeDevice, directory: Path, library: Path, limit_seconds: int = 60
+) -> tuple[Run, AccountUse]:
+    """Run the program with a library."""
+    with PrivateAccount(directory / "account.sock", device.uuid, QUOTA) as account:
+        run = ProgramRunner(limit_seconds).run(device.name, device.uuid, BEYOND, library)
+    return run, account.use
+
+
+def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays_taken(
+    device: FakeDevice, directory: Path, interposer: Path
+) -> None:
+    assert ProgramRunner(60).run(device.name, device.uuid, 0) == Run(Found(1024 * MIB, {}))
+    run, use = held(device, directory, interposer)
+    assert run == Run(Found(QUOTA, dict.fromkeys(WAYS, 2)))
+    assert use.asked
+    assert use.refusals >= len(WAYS)
+    assert not (directory / "account.sock").exists()
+    assert device.held() == {}
+    ungated = ProgramRunner(60).run(device.name, device.uuid, BEYOND)
+    assert ungated == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0))), "the driver alone has the memory"
+
+
+@pytest.mark.parametrize(
+    ("suffering", "problem"),
+    [
+        ("crash", "it was ended by SIGSEGV in cuMemAlloc_v2"),
+        ("hang", "it did not end within 2 s, in cuMemAlloc_v2"),
+    ],
+)
+def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
+    device: FakeDevice,
+    directory: Path,
+    interposer: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffering: str,
+    problem: str,
+) -> None:
+    monkeypatch.setenv("FAKE_CUDA_UNDER_PRELOAD", suffering)
+    assert ProgramRunner(60).run(device.name, device.uuid, 0).found is not None
+    assert held(device, directory, interposer, 2 if suffering == "hang" else 60)[0] == Run(problem=problem)
+
+
+def test_a_library_that_holds_nothing_is_found_out(
+    device: FakeDevice, directory: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "library.so"
+    subprocess.run(["gcc", "-shared", "-o", str(library), "-xc", "/dev/null"], check=True)
+    run, use = held(device, directory, library)
+    assert run == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0)))
+    assert use == AccountUse(asked=False, refusals=0)
+
+
+def test_a_node_without_the_drivers_library_or_with_a_full_gpu_is_no_result_for_the_library(
+    device: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = make_device(tmp_path, 0, MIB)
+    assert ProgramRunner(60).run(full.name, full.uuid, 0) == Run(problem="cuMemAlloc returned 2 for 4 MiB")
+    assert "none of the driver's 1 GPUs has the uuid" in ProgramRunner(60).run("GPU-x", bytes(16), 0).problem
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert "libcuda.so.1" in ProgramRunner(60).run(device.name, device.uuid, 0).problem
+
+
+def test_a_closed_runner_starts_nothing(device: FakeDevice) -> None:
+    runner = ProgramRunner(60)
+    runner.close()
+    assert runner.run(device.name, device.uuid, 0) == Run(problem="the agent ends")

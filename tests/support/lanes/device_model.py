@@ -61,6 +61,9 @@ class ModelTenant:
     turns: int = 0
     charged_seconds: float = 0.0
     service_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    """For its turns so far."""
+
     waiting_since: float | None = None
     turn_began: float | None = None
     turn_seconds: float = 0.0
@@ -87,6 +90,7 @@ class ModelTenant:
             inside=self.turn_began is not None and not self.in_gap,
             turns=self.turns,
             charged_seconds=self.charged_seconds,
+            waited_seconds=self.waited_seconds,
             waiting_since_seconds=self.waiting_since,
             turn_began_seconds=self.turn_began,
             turn_ends_seconds=None if self.turn_began is None else self.turn_began + self.turn_seconds,
@@ -163,9 +167,10 @@ class DeviceModel:
             for tenant in present:
                 tenant.service_seconds = services[tenant.key]
         if overlapped and self.control.overlap is None:
+            key, seconds = self.control.overcharged_seconds()
             for tenant in present:
-                tenant.service_seconds -= self.control.overcharged_seconds()[tenant.key]
-        if self.control.overlap is not None:
+                tenant.service_seconds -= seconds if tenant.key == key else 0.0
+        if self.control.overlap is not None or self.control.overlap_due:
             self._next_control = self.now + STEP_SECONDS
 
     def _next_holders(self, present: Sequence[ModelTenant]) -> list[ModelTenant]:
@@ -190,6 +195,8 @@ class DeviceModel:
         for tenant in self._next_holders(present):
             quanta = Fair(QUANTUM_SECONDS).turn_quanta(self._view(tenant), _mean_weight(present))
             tenant.turn_seconds = QUANTUM_SECONDS * quanta
+            if tenant.waiting_since is not None:
+                tenant.waited_seconds += self.now - tenant.waiting_since
             tenant.waiting_since, tenant.turn_began = None, self.now
             tenant.turns += 1
             tenant.fills_gap, self._idle = self.serial and self._idle, False

@@ -37,7 +37,7 @@ def test_lanes_of_a_contended_gpu_divide_its_time_by_shares(shares: tuple[int, .
     assert sum(made) >= 0.97
 
 
-@pytest.mark.parametrize(("seconds", "least"), [(1, 0.6), (2, 0.8), (4, 0.9), (10, 0.96)])
+@pytest.mark.parametrize(("seconds", "least"), [(1, 0.8), (2, 0.95), (4, 0.97), (10, 0.98)])
 def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float) -> None:
     """As far as turns allow: a round of these takes 0.4 s, and each trial of running in parallel costs an iteration."""
     bench = GPUBench()
@@ -51,14 +51,14 @@ def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float
         assert worst >= least * share / 100 * seconds - 1e-9, f"{share} %"
 
 
-@pytest.mark.parametrize("shares", [SHARES, (40, 30, 20, 10)])
+@pytest.mark.parametrize("shares", [SHARES, (25, 25, 25, 25), (40, 30, 20, 10), (10, 60, 20, 10)])
 def test_shares_of_a_contended_gpu_hold_over_any_ten_turns(shares: tuple[int, ...]) -> None:
     bench = GPUBench()
     trainers = tenants(bench, shares)
     train(bench, trainers, 3.0)
     made = [0.0] * len(shares)
     begins: list[list[tuple[float, float]]] = [[] for _ in shares]
-    turns = [0] * len(shares)
+    turns = [each.process.lease.counters.turns for each in trainers]
     for step in range(6000):
         for number, trainer in enumerate(trainers):
             if trainer.process.lease.counters.turns > turns[number]:
@@ -68,7 +68,7 @@ def test_shares_of_a_contended_gpu_hold_over_any_ten_turns(shares: tuple[int, ..
             made[number] += progress * STEP_SECONDS
     for share, each in zip(shares, begins, strict=True):
         worst = min((b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(each, each[10:], strict=False))
-        assert worst >= 0.9 * share / 100, f"{share} %"
+        assert worst >= 0.95 * share / 100, f"{share} %"
 
 
 def test_shares_hold_when_holders_compute_again_that_kept_their_turns() -> None:

@@ -22,6 +22,10 @@ _LONGEST_ITERATION_SECONDS: Final = 5.0
 _LEAST_SPEED: Final = 0.6
 """The part of its speed alone that a tenant exceeds beside another if running in parallel gains."""
 
+_LONG_TURN_ITERATIONS: Final = 4
+"""An overlap costs the holder half an iteration of the other, which is little in a turn of this many."""
+
+_ROUNDING_SECONDS: Final = 1e-6
 _EARLY_SECONDS: Final = 0.05
 """How long before it has to begin an overlap begins, at most: then little of the order of turns changes."""
 
@@ -66,7 +70,7 @@ def next_overlap(
     alone_seconds: Mapping[str, float | None],
     now_seconds: float,
     *,
-    within_turn: bool,
+    in_long_turn: bool,
 ) -> Overlap | None:
     """Return the overlap that can begin now: a turn is about to end, and the next tenant may run beside its holder.
 
@@ -74,17 +78,21 @@ def next_overlap(
         uses: the active tenants, whose lanes take turns.
         alone_seconds: the time of an iteration alone of each, by key; None if it is not known.
         now_seconds: the current time.
-        within_turn: whether the holder's turn must be long enough for the overlap even on a full device.
+        in_long_turn: whether the holder's turn must be long beside an iteration, and the overlap must end within it.
     """
     holders = [use for use in uses if use.turn_began_seconds is not None]
     if len(holders) != 1 or not holders[0].inside:
         return None
-    ends_seconds = holders[0].turn_ends_seconds
+    (holder,) = holders
+    if holder.turn_began_seconds is None or holder.turn_ends_seconds is None:
+        return None
+    turn_seconds = holder.turn_ends_seconds - holder.turn_began_seconds
     for use in uses:
         of_iteration = alone_seconds.get(use.key)
-        if not use.may_overlap or of_iteration is None or ends_seconds is None:
+        if not use.may_overlap or of_iteration is None:
             continue
-        spare_seconds = ends_seconds - now_seconds - 2 * of_iteration
-        if spare_seconds <= 2 * _EARLY_SECONDS and (spare_seconds >= 0.0 or not within_turn):
+        spare_seconds = holder.turn_ends_seconds - now_seconds - 2 * of_iteration
+        is_long = turn_seconds >= _LONG_TURN_ITERATIONS * of_iteration - _ROUNDING_SECONDS
+        if spare_seconds <= 2 * _EARLY_SECONDS and ((is_long and spare_seconds >= 0.0) or not in_long_turn):
             return Overlap(use.key, use.lane, now_seconds, use.iterations, use.busy_seconds, of_iteration)
     return None

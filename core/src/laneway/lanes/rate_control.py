@@ -9,10 +9,11 @@ measured is *progress*: iterations times the time that an iteration takes alone.
 - Once a tenant lags by more than a tolerance, all lanes take turns as one lane does, weighted by their shares. Then each
   tenant has the device alone for its share of the time, which also measures the time of an iteration alone.
 - Lanes return to parallel when the lag is made up. If it never is, because running in parallel gains nothing, they try
-  again after a time that doubles with each failure.
+  again after a time that is four times as long with each failure (exponential backoff).
 - A try begins with an *overlap*: the next tenant runs one iteration beside the holder of the turn. Only if it is faster than
-  on a full device, all lanes run in parallel. So on a full device a try costs half an iteration of a tenant. If all lanes
-  divided the device equally for as long, a large share would lose many times as much.
+  on a full device, all lanes run in parallel. So on a full device a try costs the holder half an iteration of the other. If
+  all lanes divided the device equally for as long, a large share would lose many times as much.
+- A full device stays full until a tenant joins, leaves or changes its pace. Then trials begin again.
 
 A tenant's reports cannot gain it more than its share. While lanes take turns, a tenant is charged with wall time, whatever it
 reports. So a tenant that claims little progress has the device alone for its share of the time, which is what it is promised,
@@ -50,8 +51,14 @@ class RateRules:
     probe_seconds: float = 2.0
     """How long lanes take turns before running in parallel is tried again."""
 
-    longest_probe_seconds: float = 60.0
-    """The limit of that time, which doubles whenever a tenant lags again at once."""
+    probe_backoff: float = 4.0
+    """The factor by which that time grows with each trial that fails."""
+
+    longest_probe_seconds: float = 240.0
+    """The limit of that time."""
+
+    pace_factor: float = 1.5
+    """A tenant has changed its pace if an iteration takes this many times as long alone, or as short."""
 
     worthwhile_seconds: float = 0.5
     """A parallel phase that lasted this long was worth trying."""
@@ -74,6 +81,9 @@ class _Account:
     alone_seconds: float | None = None
     """An iteration's time alone; None if unknown: then its charged time counts as progress."""
 
+    pace_seconds: float | None = None
+    """The same over iterations of :attr:`RateRules.probe_seconds`; None until it has had so many."""
+
     measured_at_seconds: float | None = None
     parallel_turns: int = 0
     """Its turns up to this number were not granted alone."""
@@ -91,10 +101,10 @@ class _Account:
     """It yielded late, and has had no turn since."""
 
     overlap_charged_seconds: float = 0.0
-    """What it was charged in the last overlap."""
+    """What it was charged since the last overlap began, as long as that lasted."""
 
     overlap_progress_seconds: float = 0.0
-    """What it did in the last overlap."""
+    """What it did meanwhile."""
 
     progress_ratio: float | None = None
 
@@ -118,6 +128,9 @@ class RateControl:
     overlap: Overlap | None = None
     """While the lanes take turns: the tenant whose lane runs beside them."""
 
+    overlap_due: bool = False
+    """Whether an overlap is to begin as soon as a turn allows it, which may be short."""
+
     _accounts: dict[str, _Account] = field(default_factory=dict)
     _now_seconds: float = 0.0
     _since_seconds: float = 0.0
@@ -132,6 +145,9 @@ class RateControl:
     _noise_seconds: float = 0.0
     """That progress is known no better than this: in a short parallel phase, iterations that have just begun count."""
 
+    _overlapped: str = ""
+    """The tenant of the last overlap."""
+
     _gained_before_overlap: float = 0.0
     """The same when the overlap began: in it, iterations that have just begun count."""
 
@@ -140,6 +156,9 @@ class RateControl:
     """While the lanes take turns: from when on running in parallel may be tried."""
 
     _probe_seconds: float = 0.0
+    _paces_at_failure: Mapping[str, float | None] | None = None
+    """The pace of each active tenant when the last trial failed; None if none has failed since one of them changed."""
+
     _measure_again_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -149,7 +168,7 @@ class RateControl:
     def observe(self, uses: Sequence[TenantUse], now_seconds: float) -> bool:
         """Account for the time since the last call and return whether the lanes take turns from now on.
 
-        Call it several times a second while it is :attr:`contended`. Lags are forgotten if it was not called for
+        Call it several times a second while it is :attr:`contended`, and more often while an overlap runs or is due. Lags are forgotten if it was not called for
         ``active_seconds``.
 
         Args:
@@ -158,14 +177,17 @@ class RateControl:
         """
         self._account(uses, now_seconds)
         active = [account for account in self._accounts.values() if account.share and not account.use.late]
+        self.overlap_due = False
         self.contended = len({account.use.lane for account in active}) > 1
         if not self.contended:
             self.overlap = None
             self._run_in_parallel(now_seconds, tried=False)
-        elif not self.serial:
+            return self.serial
+        self._try_again_soon_if_changed(active, now_seconds)
+        if not self.serial:
             self._serialise_if_due(active, now_seconds)
         elif self.overlap is not None:
-            self._end_overlap_if_due(self.overlap, now_seconds)
+            self._end_overlap_if_due(self.overlap, active, now_seconds)
         elif self._all_measured(active, now_seconds):
             self._end_serial_if_due(active, now_seconds)
         return self.serial
@@ -183,13 +205,17 @@ class RateControl:
             for key, account in self._accounts.items()
         }
 
-    def overcharged_seconds(self) -> Mapping[str, float]:
-        """Return what each tenant was charged in the last overlap beyond its progress. Two on a full device have
-        half of it each, so a tenant that claims less gets no more back."""
-        return {
-            key: min(a.overlap_charged_seconds - a.overlap_progress_seconds, a.overlap_charged_seconds / 2)
-            for key, a in self._accounts.items()
-        }
+    def overcharged_seconds(self) -> tuple[str, float]:
+        """Return the tenant of the last overlap, and what it was charged in it beyond its progress.
+
+        Of two tenants on a full device, each has half. So a tenant that claims less gets no more back. The holder
+        gets nothing back: that would be less than a turn, which it would have at once, before the others have theirs.
+        """
+        account = self._accounts.get(self._overlapped)
+        if account is None:
+            return self._overlapped, 0.0
+        charged_seconds = account.overlap_charged_seconds
+        return self._overlapped, min(charged_seconds - account.overlap_progress_seconds, charged_seconds / 2)
 
     def progress_ratios(self) -> Mapping[str, float]:
         """Return each active tenant's recent progress, as a part of its progress alone; tenants without a figure are left out."""
@@ -217,17 +243,20 @@ class RateControl:
             elif use.late:
                 _overdraw(account, use)
             else:
-                wanted_seconds = min(
-                    elapsed_seconds, _wanted_seconds(account.use, use, before_seconds, now_seconds)
+                waited_seconds = _waited_seconds(use, now_seconds) - _waited_seconds(
+                    account.use, before_seconds
                 )
-                self._advance(account, use, wanted_seconds)
+                self._advance(account, use, max(0.0, waited_seconds), elapsed_seconds)
             self._accounts[use.key] = account
             if use.inside or use.waiting_since_seconds is not None:
                 account.active_until_seconds = now_seconds + self.rules.active_seconds
         self._set_shares(now_seconds)
 
-    def _advance(self, account: _Account, use: TenantUse, wanted_seconds: float) -> None:
+    def _advance(
+        self, account: _Account, use: TenantUse, waited_seconds: float, elapsed_seconds: float
+    ) -> None:
         charged_seconds = max(0.0, use.charged_seconds - account.use.charged_seconds)
+        wanted_seconds = min(elapsed_seconds, waited_seconds + charged_seconds)
         progress_seconds = self._progress_seconds(account, use, charged_seconds)
         lost_seconds = account.share * wanted_seconds - progress_seconds
         self._gained_seconds -= lost_seconds
@@ -276,7 +305,7 @@ class RateControl:
             account.alone_seconds = busy_seconds / iterations
             account.measured_at_seconds = self._now_seconds
             if busy_seconds >= self.rules.probe_seconds:
-                account.alone_since = use
+                account.alone_since, account.pace_seconds = use, account.alone_seconds
         elif iterations < 0:
             account.alone_since = use  # another process reports now
         elif use.turns > since.turns + 1:
@@ -311,8 +340,10 @@ class RateControl:
         brief = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
         self._noise_seconds = self.rules.tolerance_seconds if brief else 0.0
         if not unmeasured and self._tried:
-            doubled = min(2 * self._probe_seconds, self.rules.longest_probe_seconds)
-            self._probe_seconds = doubled if brief else self.rules.probe_seconds
+            if brief:
+                self._back_off(active)
+            else:
+                self._probe_seconds = self.rules.probe_seconds
         self._measuring_until_known = bool(unmeasured)
         self.serial, self._since_seconds = True, now_seconds
         self._overlap_due_seconds = now_seconds + self._probe_seconds
@@ -340,19 +371,21 @@ class RateControl:
     def _begin_overlap(self, active: Sequence[_Account], now_seconds: float) -> None:
         """Begin an overlap. If none has been possible for a while, try all lanes at once."""
         late_seconds = now_seconds - self._overlap_due_seconds
-        is_late = late_seconds >= self._probe_seconds
+        is_late = late_seconds >= self.rules.probe_seconds
         alone_seconds = {account.use.key: account.alone_seconds for account in active}
         uses = [account.use for account in active]
-        self.overlap = next_overlap(uses, alone_seconds, now_seconds, within_turn=not is_late)
+        self.overlap = next_overlap(uses, alone_seconds, now_seconds, in_long_turn=not is_late)
         if self.overlap is not None:
-            self._gained_before_overlap = self._gained_seconds
+            self._overlapped, self._gained_before_overlap = self.overlap.key, self._gained_seconds
             for account in self._accounts.values():
                 account.parallel_turns, account.alone_since = account.use.turns, None
                 account.overlap_charged_seconds = account.overlap_progress_seconds = 0.0
-        elif late_seconds >= 2 * self._probe_seconds or (is_late and self._is_even(active)):
+        elif late_seconds >= 2 * self._probe_seconds:
             self._run_in_parallel(now_seconds, tried=True)
+        else:
+            self.overlap_due = True
 
-    def _end_overlap_if_due(self, overlap: Overlap, now_seconds: float) -> None:
+    def _end_overlap_if_due(self, overlap: Overlap, active: Sequence[_Account], now_seconds: float) -> None:
         account = self._accounts.get(overlap.key)
         gains = overlap.gains(None if account is None else account.use, now_seconds)
         if gains is None:
@@ -362,17 +395,30 @@ class RateControl:
         if gains:
             self._run_in_parallel(now_seconds, tried=True)
         else:
-            self._probe_seconds = min(2 * self._probe_seconds, self.rules.longest_probe_seconds)
+            self._back_off(active)
             self._overlap_due_seconds = now_seconds + self._probe_seconds
 
-    def _is_even(self, active: Sequence[_Account]) -> bool:
-        """Return whether no tenant that may lose by running in parallel is due for its turn: those add to what it loses."""
-        lag_of_all = sum(account.lag_seconds for account in active)
-        return all(
-            account.lag_of_share <= lag_of_all + self.rules.tolerance_seconds
-            for account in active
-            if account.share * len(active) > 1.0
-        )
+    def _back_off(self, active: Sequence[_Account]) -> None:
+        """Have a longer time pass until the next trial, because one has failed."""
+        longer_seconds = self.rules.probe_backoff * self._probe_seconds
+        self._probe_seconds = min(longer_seconds, self.rules.longest_probe_seconds)
+        self._paces_at_failure = {account.use.key: account.pace_seconds for account in active}
+
+    def _try_again_soon_if_changed(self, active: Sequence[_Account], now_seconds: float) -> None:
+        """Restart the trials if a tenant has joined, left or changed its pace since one failed."""
+        before = self._paces_at_failure
+        paces = {account.use.key: account.pace_seconds for account in active}
+        if before is None or (
+            paces.keys() == before.keys() and not any(self._differs(before[key], paces[key]) for key in paces)
+        ):
+            return
+        self._paces_at_failure, self._probe_seconds = None, self.rules.probe_seconds
+        self._overlap_due_seconds = min(self._overlap_due_seconds, now_seconds + self._probe_seconds)
+
+    def _differs(self, before_seconds: float | None, pace_seconds: float | None) -> bool:
+        if before_seconds is None or pace_seconds is None:
+            return False
+        return max(before_seconds, pace_seconds) > self.rules.pace_factor * min(before_seconds, pace_seconds)
 
     def _caught_up(self, active: Iterable[_Account]) -> bool:
         return all(
@@ -397,14 +443,10 @@ def _overdraw(account: _Account, use: TenantUse) -> None:
     account.parallel_turns, account.alone_since = use.turns, None
 
 
-def _wanted_seconds(before: TenantUse, use: TenantUse, then_seconds: float, now_seconds: float) -> float:
-    """Return for how long a tenant wanted the GPU since then: it waited for it or used it."""
-    waited_seconds = 0.0
-    if use.waiting_since_seconds is not None:
-        waited_seconds = now_seconds - max(then_seconds, use.waiting_since_seconds)
-    if before.waiting_since_seconds is not None and use.turn_began_seconds is not None:
-        waited_seconds += max(0.0, use.turn_began_seconds - then_seconds)
-    return waited_seconds + max(0.0, use.charged_seconds - before.charged_seconds)
+def _waited_seconds(use: TenantUse, now_seconds: float) -> float:
+    """Return how long a tenant has waited for turns so far."""
+    since_seconds = use.waiting_since_seconds
+    return use.waited_seconds + (0.0 if since_seconds is None else now_seconds - since_seconds)
 
 
 def _smoothed(account: _Account, use: TenantUse, wanted_seconds: float) -> float | None:

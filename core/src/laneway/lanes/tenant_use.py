@@ -33,6 +33,9 @@ class TenantUse:
     charged_seconds: float
     """The time for which it held its lane and used it."""
 
+    waited_seconds: float = 0.0
+    """The time that it waited for the turns that it was granted."""
+
     waiting_since_seconds: float | None = None
     """Since when it waits for a turn; None if it does not."""
 

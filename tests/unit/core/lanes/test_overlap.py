@@ -17,13 +17,14 @@ OVERLAP = Overlap("next", 1, 10.0, iterations=30, busy_seconds=0.6, alone_second
 
 
 def test_the_next_tenant_overlaps_the_end_of_a_turn() -> None:
-    assert next_overlap([HOLDER, NEXT], ALONE_SECONDS, 10.0, within_turn=True) == OVERLAP
+    assert next_overlap([HOLDER, NEXT], ALONE_SECONDS, 10.0, in_long_turn=True) == OVERLAP
 
 
 @pytest.mark.parametrize(
     ("story", "holder", "following"),
     [
         ("the turn has just begun", replace(HOLDER, turn_ends_seconds=10.3), NEXT),
+        ("an iteration is much of the holder's turn", replace(HOLDER, turn_began_seconds=10.05), NEXT),
         ("too little of the turn is left", replace(HOLDER, turn_ends_seconds=10.03), NEXT),
         ("nobody else wants the turn yet", replace(HOLDER, turn_ends_seconds=None), NEXT),
         ("the holder is between iterations", replace(HOLDER, inside=False), NEXT),
@@ -34,12 +35,12 @@ def test_the_next_tenant_overlaps_the_end_of_a_turn() -> None:
     ],
 )
 def test_no_overlap_begins(story: str, holder: TenantUse, following: TenantUse) -> None:
-    assert next_overlap([holder, following], ALONE_SECONDS, 10.0, within_turn=True) is None, story
+    assert next_overlap([holder, following], ALONE_SECONDS, 10.0, in_long_turn=True) is None, story
 
 
 def test_where_no_turn_is_long_enough_an_overlap_begins_in_any() -> None:
     late = replace(HOLDER, turn_ends_seconds=9.9)
-    assert next_overlap([late, NEXT], ALONE_SECONDS, 10.0, within_turn=False) == OVERLAP
+    assert next_overlap([late, NEXT], ALONE_SECONDS, 10.0, in_long_turn=False) == OVERLAP
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ CONTROL_SECONDS: Final = 0.05
 """How often progress is compared while lanes compete."""
 
 _OVERLAP_SECONDS: Final = 0.01
-"""The same while a lane runs beside the others to find out what that gains."""
+"""The same while a lane runs beside the others to find out what that gains, or is to as soon as a turn allows it."""
 
 _IDLE_SECONDS: Final = 0.2
 """How often to check whether holders of several lanes compute again: a holder keeps its turn while it is idle."""
@@ -106,7 +106,8 @@ class LaneRateControl:
             self._overlap(self._memory.lease(overlap.key), frozenset(lanes) - {overlap.lane}, now_seconds)
         self._end_withholding(serial)
         if self._control.contended:
-            self._set_timer(now_seconds + (CONTROL_SECONDS if overlap is None else _OVERLAP_SECONDS))
+            often = overlap is not None or self._control.overlap_due
+            self._set_timer(now_seconds + (_OVERLAP_SECONDS if often else CONTROL_SECONDS))
         elif len(self._scheduler.turns) > 1 or self._withheld:
             self._set_timer(now_seconds + _IDLE_SECONDS)
 
@@ -180,6 +181,7 @@ class LaneRateControl:
             inside=turn is not None and (lease.computes or turn.is_inside),
             turns=lease.counters.turns,
             charged_seconds=lease.attained_seconds + running_seconds,
+            waited_seconds=lease.turn_time.waited_seconds,
             waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,
             turn_began_seconds=None if turn is None else turn.began_seconds,
             turn_ends_seconds=None if turn is None else turn.quantum_ends_seconds,
@@ -221,8 +223,9 @@ class LaneRateControl:
         lease.withheld = lease in self._withheld
         if lease.view is not None:
             lease.view = lease.to_view(self._waiting_since_seconds)
-        for key, seconds in self._control.overcharged_seconds().items():
-            self._memory.lease(key).refund(seconds)
+        key, seconds = self._control.overcharged_seconds()
+        if key == lease.key:
+            lease.refund(seconds)
         self._scheduler.lanes_changed(())
 
     def _share_turns(self, lanes: frozenset[int], now_seconds: float) -> None:

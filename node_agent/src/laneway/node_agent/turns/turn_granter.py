@@ -106,6 +106,7 @@ class TurnGranter:
         view = lease.view
         if view is not None:
             turn.waited_seconds = now_seconds - view.waiting_since_seconds
+            lease.turn_time.waited_seconds += turn.waited_seconds
             weights = [] if predecessor is None else [predecessor.weight]
             weights += self.queue.weights(lane, but=lease)
             if weights:

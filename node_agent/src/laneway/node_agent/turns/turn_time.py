@@ -27,6 +27,9 @@ class TurnUse:
 class TurnTime:
     """The turns of one lease."""
 
+    waited_seconds: float = 0.0
+    """How long it waited for its turns, the current one included."""
+
     ended_seconds: float = 0.0
     """The length of the turns that have ended."""
 

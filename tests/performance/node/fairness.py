@@ -5,12 +5,12 @@
 64 processes with the real client train without a pause in one lane of one GPU, with the policy FAIR. A session's service is its
 time inside iterations in the agent's record of turns, counted from the turn by which every session has had one. The deviation
 is that of the session farthest from the mean, in percent of the mean. After 2,000 turns some sessions have had 31 turns and
-others 32, which alone is a deviation of 2.4 % under any policy. So the figures are also taken at the ends of the rounds before
-and after, where all sessions have had the same number of turns.
+others 32, which alone is a deviation of 2.4 % under any policy.
 
-A turn is charged for the time for which it keeps others waiting. If other work delays a process while it holds a turn, its
-session gets fewer turns later, so the figures mean little on a busy machine. Before each training, the lane is idle until all
-accounts are reset.
+So the deviations are also taken at the ends of the policy's rounds (:func:`round_ends`), of the time that was charged and of the
+time inside iterations; and of the time that was charged without the sessions that sit out the next round. A turn is charged for the time for which it keeps others waiting. If other work delays a process while it
+holds a turn, its session gets fewer turns later, so the time inside iterations means little on a busy machine. Before each
+training, the lane is idle until all accounts are reset.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ TRAINING_SECONDS = 36.0
 IDLE_SECONDS = 1.5
 """Accounts are reset after this time (``TurnSettings.recall_seconds``)."""
 AFTER_TURNS = (1_984, 2_000, 2_048, 4_096)
+ROUNDS_NEAR_TURNS = 2_000
+ROUNDS = 4
+"""How many rounds are reported, those whose ends are next to that number of turns."""
 
 
 def measure() -> dict[str, Any]:
@@ -41,11 +44,11 @@ def measure() -> dict[str, Any]:
         time.sleep(IDLE_SECONDS)
         crowd.train(iteration_seconds=ITERATION_SECONDS, seconds=WARM_UP_SECONDS)
         time.sleep(IDLE_SECONDS)
+        began_seconds = time.time()
         trained = crowd.train(iteration_seconds=ITERATION_SECONDS, seconds=TRAINING_SECONDS)
         all_began = max(each.turns[0].number for each in trained)
-        turns = [
-            turn for turn in node.get("/turns") if turn["turn"] > all_began and turn["end"] == "released"
-        ]
+        log = [turn for turn in node.get("/turns") if turn["end"] == "released"]
+    turns = [turn for turn in log if turn["turn"] > all_began]
     turns = turns[: len(turns) - SESSIONS]  # the last round ends one by one
     assert len(turns) > AFTER_TURNS[0], (
         f"{len(turns)} turns since all had one; the machine is too busy: run it again later"
@@ -53,21 +56,98 @@ def measure() -> dict[str, Any]:
     return {
         "sessions": SESSIONS,
         "turn_milliseconds": round(1000 * sum(turn["gpu_seconds"] for turn in turns) / len(turns), 2),
+        "round_ends": _round_ends(log, began_seconds),
         "after": [_deviation(turns[:count]) for count in (*AFTER_TURNS, len(turns)) if count <= len(turns)],
     }
 
 
+def charged_seconds(log: Sequence[dict[str, Any]], began_seconds: float) -> list[tuple[str, float]]:
+    """Return the pod of each turn that ended after a moment, and what it was charged: the time for which others waited.
+
+    The first holder has its turn since before that. It is charged from the first request of another on.
+    """
+    turns = [turn for turn in log if turn["end_seconds"] > began_seconds]
+    asked_seconds = min(
+        turn["start_seconds"] - turn["waited_seconds"]
+        for turn in turns
+        if turn["start_seconds"] >= began_seconds
+    )
+    return [
+        (turn["pod"], turn["end_seconds"] - max(turn["start_seconds"], asked_seconds))
+        for turn in turns
+        if turn["end_seconds"] > asked_seconds
+    ]
+
+
+def round_ends(charged: Sequence[tuple[str, float]], sessions: int, turn_seconds: float) -> list[int]:
+    """Return after how many turns each of FAIR's rounds ends.
+
+    FAIR gives nobody its next turn before all have had as many whole turns' worth of service. So round *n* ends with the turn by
+    which each session was charged for *n* turns. A session that was charged for more sits out later rounds, so a round may have
+    fewer turns than there are sessions.
+    """
+    service: Counter[str] = Counter()
+    behind, ends, rounds = sessions, [], 1
+    for number, (pod, seconds) in enumerate(charged, 1):
+        before, service[pod] = service[pod], service[pod] + seconds
+        if before < rounds * turn_seconds <= service[pod]:
+            behind -= 1
+        while not behind:
+            ends.append(number)
+            rounds += 1
+            behind = sum(each < rounds * turn_seconds for each in service.values())
+    return ends
+
+
+def _round_ends(log: Sequence[dict[str, Any]], began_seconds: float) -> list[dict[str, Any]]:
+    turns = [turn for turn in log if turn["end_seconds"] > began_seconds]
+    charged = charged_seconds(turns, began_seconds)
+    inside = [(turn["pod"], turn["gpu_seconds"]) for turn in turns[len(turns) - len(charged) :]]
+    ends = enumerate(round_ends(charged, SESSIONS, QUANTUM_MILLISECONDS / 1000), 1)
+    near = sorted(ends, key=lambda each: abs(each[1] - ROUNDS_NEAR_TURNS))[:ROUNDS]
+    rows = []
+    for number, count in sorted(near):
+        out = sitting_out(charged[:count], (number + 1) * QUANTUM_MILLISECONDS / 1000)
+        rows.append(
+            {
+                "round": number,
+                "turns": count,
+                "sit_out": len(out),
+                "others_deviation_percent": farthest_percent(
+                    [turn for turn in charged[:count] if turn[0] not in out]
+                ),
+                "charged_deviation_percent": farthest_percent(charged[:count]),
+                "deviation_percent": farthest_percent(inside[:count]),
+            }
+        )
+    return rows
+
+
+def sitting_out(charged: Sequence[tuple[str, float]], round_seconds: float) -> frozenset[str]:
+    """Return the pods that were charged for the next round already: a turn lasted longer than granted."""
+    service: Counter[str] = Counter()
+    for pod, seconds in charged:
+        service[pod] += seconds
+    return frozenset(pod for pod, seconds in service.items() if seconds >= round_seconds)
+
+
+def farthest_percent(turns: Sequence[tuple[str, float]]) -> float:
+    """Return how far the sum of the session farthest from the mean is from it, in percent of the mean."""
+    sums: Counter[str] = Counter()
+    for pod, seconds in turns:
+        sums[pod] += seconds
+    mean = sum(sums.values()) / len(sums)
+    return round(100 * max(abs(each - mean) for each in sums.values()) / mean, 2)
+
+
 def _deviation(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    seconds: Counter[str] = Counter()
-    for turn in turns:
-        seconds[turn["pod"]] += turn["gpu_seconds"]
-    assert len(seconds) == SESSIONS, f"only {len(seconds)} of {SESSIONS} sessions had turns"
-    mean = sum(seconds.values()) / len(seconds)
-    farthest = max(abs(service - mean) for service in seconds.values())
+    seconds = [(turn["pod"], turn["gpu_seconds"]) for turn in turns]
+    sessions = {pod for pod, _ in seconds}
+    assert len(sessions) == SESSIONS, f"only {len(sessions)} of {SESSIONS} sessions had turns"
     return {
         "turns": len(turns),
-        "mean_service_seconds": round(mean, 4),
-        "deviation_percent": round(100 * farthest / mean, 2),
+        "mean_service_seconds": round(sum(each for _, each in seconds) / SESSIONS, 4),
+        "deviation_percent": farthest_percent(seconds),
     }
 
 

@@ -57,6 +57,29 @@ def _fairness(found: Any) -> Iterator[str]:
         ),
     )
     yield f"\n{found['sessions']} sessions in one lane, turns of {found['turn_milliseconds']} ms.\n"
+    if "round_ends" in found:
+        yield "\nAt the ends of FAIR's rounds:\n\n"
+        yield from table(
+            [
+                "round",
+                "turns",
+                "charged time, farthest from the mean",
+                "time inside iterations",
+                "sessions that sit out the next round",
+                "charged time without them",
+            ],
+            (
+                [
+                    f"{each['round']:,}",
+                    f"{each['turns']:,}",
+                    f"{each['charged_deviation_percent']} %",
+                    f"{each['deviation_percent']} %",
+                    each["sit_out"],
+                    f"{each['others_deviation_percent']} %",
+                ]
+                for each in found["round_ends"]
+            ),
+        )
 
 
 def _shares(found: Any) -> Iterator[str]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 
 from laneway.lanes.overlap import Overlap, next_overlap
 from laneway.lanes.tenant_use import TenantUse
+from laneway.lanes.trial_backoff import TrialBackoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +153,14 @@ class RateControl:
     """The same when the overlap began: in it, iterations that have just begun count."""
 
     _measuring_until_known: bool = False
-    _overlap_due_seconds: float = 0.0
-    """While the lanes take turns: from when on running in parallel may be tried."""
-
-    _probe_seconds: float = 0.0
-    _paces_at_failure: Mapping[str, float | None] | None = None
-    """The pace of each active tenant when the last trial failed; None if none has failed since one of them changed."""
-
+    _trials: TrialBackoff = field(init=False)
     _measure_again_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self._probe_seconds = self.rules.probe_seconds
+        rules = self.rules
+        self._trials = TrialBackoff(
+            rules.probe_seconds, rules.probe_backoff, rules.longest_probe_seconds, rules.pace_factor
+        )
         self._measure_again_seconds = self.rules.measure_again_seconds
 
     def observe(self, uses: Sequence[TenantUse], now_seconds: float) -> bool:
@@ -183,7 +181,7 @@ class RateControl:
             self.overlap = None
             self._run_in_parallel(now_seconds, tried=False)
             return self.serial
-        self._try_again_soon_if_changed(active, now_seconds)
+        self._trials.restart_if_changed(_paces(active), now_seconds)
         if not self.serial:
             self._serialise_if_due(active, now_seconds)
         elif self.overlap is not None:
@@ -341,12 +339,12 @@ class RateControl:
         self._noise_seconds = self.rules.tolerance_seconds if brief else 0.0
         if not unmeasured and self._tried:
             if brief:
-                self._back_off(active)
+                self._trials.fail(_paces(active))
             else:
-                self._probe_seconds = self.rules.probe_seconds
+                self._trials.succeed()
         self._measuring_until_known = bool(unmeasured)
         self.serial, self._since_seconds = True, now_seconds
-        self._overlap_due_seconds = now_seconds + self._probe_seconds
+        self._trials.schedule(now_seconds)
         first = unmeasured or behind
         for account in self._accounts.values():
             account.parallel_turns, account.alone_since = account.use.turns, None
@@ -361,16 +359,16 @@ class RateControl:
             self._measure_again_seconds = max(
                 self.rules.measure_again_seconds, lasted_seconds / self.rules.measuring_fraction
             )
-            self._overlap_due_seconds = now_seconds
+            self._trials.due_seconds = now_seconds
             self._gained_seconds = 0.0  # without an iteration's time alone, progress was not known
         if self._gained_seconds > self._noise_seconds and self._caught_up(active):
             self._run_in_parallel(now_seconds, tried=False)
-        elif now_seconds >= self._overlap_due_seconds:
+        elif now_seconds >= self._trials.due_seconds:
             self._begin_overlap(active, now_seconds)
 
     def _begin_overlap(self, active: Sequence[_Account], now_seconds: float) -> None:
         """Begin an overlap. If none has been possible for a while, try all lanes at once."""
-        late_seconds = now_seconds - self._overlap_due_seconds
+        late_seconds = now_seconds - self._trials.due_seconds
         is_late = late_seconds >= self.rules.probe_seconds
         alone_seconds = {account.use.key: account.alone_seconds for account in active}
         uses = [account.use for account in active]
@@ -380,7 +378,7 @@ class RateControl:
             for account in self._accounts.values():
                 account.parallel_turns, account.alone_since = account.use.turns, None
                 account.overlap_charged_seconds = account.overlap_progress_seconds = 0.0
-        elif late_seconds >= 2 * self._probe_seconds:
+        elif late_seconds >= 2 * self._trials.interval_seconds:
             self._run_in_parallel(now_seconds, tried=True)
         else:
             self.overlap_due = True
@@ -395,30 +393,8 @@ class RateControl:
         if gains:
             self._run_in_parallel(now_seconds, tried=True)
         else:
-            self._back_off(active)
-            self._overlap_due_seconds = now_seconds + self._probe_seconds
-
-    def _back_off(self, active: Sequence[_Account]) -> None:
-        """Have a longer time pass until the next trial, because one has failed."""
-        longer_seconds = self.rules.probe_backoff * self._probe_seconds
-        self._probe_seconds = min(longer_seconds, self.rules.longest_probe_seconds)
-        self._paces_at_failure = {account.use.key: account.pace_seconds for account in active}
-
-    def _try_again_soon_if_changed(self, active: Sequence[_Account], now_seconds: float) -> None:
-        """Restart the trials if a tenant has joined, left or changed its pace since one failed."""
-        before = self._paces_at_failure
-        paces = {account.use.key: account.pace_seconds for account in active}
-        if before is None or (
-            paces.keys() == before.keys() and not any(self._differs(before[key], paces[key]) for key in paces)
-        ):
-            return
-        self._paces_at_failure, self._probe_seconds = None, self.rules.probe_seconds
-        self._overlap_due_seconds = min(self._overlap_due_seconds, now_seconds + self._probe_seconds)
-
-    def _differs(self, before_seconds: float | None, pace_seconds: float | None) -> bool:
-        if before_seconds is None or pace_seconds is None:
-            return False
-        return max(before_seconds, pace_seconds) > self.rules.pace_factor * min(before_seconds, pace_seconds)
+            self._trials.fail(_paces(active))
+            self._trials.schedule(now_seconds)
 
     def _caught_up(self, active: Iterable[_Account]) -> bool:
         return all(
@@ -441,6 +417,10 @@ def _overdraw(account: _Account, use: TenantUse) -> None:
     account.lag_seconds -= (1.0 - account.share) * charged_seconds
     account.use, account.overdrawn = use, True
     account.parallel_turns, account.alone_since = use.turns, None
+
+
+def _paces(active: Iterable[_Account]) -> dict[str, float | None]:
+    return {account.use.key: account.pace_seconds for account in active}
 
 
 def _waited_seconds(use: TenantUse, now_seconds: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,8 +48,9 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(
     hog.start("hog", seconds=SECONDS, hold_seconds=HOLD_SECONDS, trick=trick)
     trained = other.do("train", seconds=SECONDS, iteration_seconds=0.004, gap_seconds=gap_seconds)
     assert hog.finish()["turns"] > 1
-    turns = {pod: [turn for turn in node.get("/turns") if turn["pod"] == pod] for pod in ("other", "hog")}
-    assert sum(turn["iterations"] for turn in turns["other"]) == len(trained["iterations"])
+    turns = eventually(
+        "all iterations are recorded", lambda: recorded_turns(node, len(trained["iterations"]))
+    )
     assert sum(turn["waited_seconds"] + length_seconds(turn) for turn in turns["other"]) > SECONDS / 2
     longest_seconds = max(turn["waited_seconds"] for turn in turns["other"])
     assert HOLD_SECONDS < longest_seconds < SECONDS / 4, (turns["other"][-3:], turns["hog"][-3:], node.log)
@@ -59,6 +61,17 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(
     # pauses by a quantum and one turn. How long that turn lasts is the hog's choice: HOLD_SECONDS, or as `processes` until
     # it is revoked, TIMEOUT_SECONDS after the request to yield, because each of them joins the turn of the others.
     assert undue_grants(turns["other"], turns["hog"], trained["iterations"], QUANTUM_SECONDS) == []
+
+
+def recorded_turns(node: Node, iterations: int) -> dict[str, list[dict[str, Any]]] | None:
+    """The turns by pod, once those of `other` hold all of its iterations but for one in each turn that was revoked: on a busy
+    machine `other` may be late as well."""
+    turns: dict[str, list[dict[str, Any]]] = {"other": [], "hog": []}
+    for turn in node.get("/turns"):
+        turns[turn["pod"]].append(turn)
+    recorded = sum(turn["iterations"] for turn in turns["other"])
+    revoked = sum(turn["end"] == "revoked" for turn in turns["other"])
+    return turns if iterations - revoked <= recorded <= iterations else None
 
 
 def test_a_process_that_keeps_the_lane_after_its_turns_gets_only_its_share(make_node: MakeNode) -> None:

@@ -31,8 +31,9 @@ def test_a_cordon_reaches_a_job_that_avoids_the_node_and_has_no_pod_on_it() -> N
         assert [each.node for each in cache.jobs["uid-a"].job.status.avoid] == want
 
 
-def test_a_refusal_takes_note_of_workers_that_came_to_its_node_since() -> None:
+def test_a_refusal_takes_note_of_workers_that_came_to_its_node_since(request: pytest.FixtureRequest) -> None:
     state, n2, worker = WithMemory(), _Chosen("n2"), _Chosen("j0-0")
+    request.addfinalizer(state.teardown)
     for step in (
         partial(state.begin, gpus=1, running=1, waiting=0),
         partial(state.change_node, change="cordon", data=n2),

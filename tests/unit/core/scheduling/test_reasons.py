@@ -210,6 +210,14 @@ def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     assert len(reason.blockers) == 5
 
 
+def test_a_pod_that_ends_with_sessions_on_several_gpus_is_named_once() -> None:
+    """The operator makes a job of each of its sessions, with a key that goes on after the pod's name."""
+    ending = [a_job(f"ns/long-0/9a07/n/{i}").leaves(f"n/{i}") for i in range(2)]
+    reason = planned([a_node("n", 2)], *ending, a_job("j").needs(2)).waiting["j"]
+    assert reason.message == "Waiting for ns/long-0 to release its GPUs."
+    assert reason.blockers == ("ns/long-0",)
+
+
 def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
     """Two jobs that use the GPU all the time would only halve each other's speed."""
     greedy = Profile(0, 0, iteration_seconds=1.0, stages=StageSeconds(0.0, 0.0, 1.0, 0.0))

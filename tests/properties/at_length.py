@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 AT_LENGTH = settings(
-    max_examples=300,
+    max_examples=60,
     stateful_step_count=100,
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
+"""Of a round. Rounds are short, so that few steps are tried beyond those that are wanted."""
 
 
 LONG = int(os.environ.get("LONG", "1"))

@@ -8,18 +8,20 @@ from random import Random
 import pytest
 from laneway.lanes.turns import Fair, SessionView
 
-from tests.performance.node.fairness import charged_seconds, farthest_percent, round_ends, sitting_out
+from tests.performance.node.fairness import charged_seconds, farthest_percent, likely_round_ends, round_ends
 
 TURN_SECONDS = 0.005
 ITERATION_SECONDS = 0.002
 SESSIONS = 16
 
 
-def charged_by_fair(turns: int, delay_seconds: float) -> list[tuple[str, float]]:
+def charged_by_fair(
+    turns: int, delay_seconds: float, opening_seconds: float = 0.0
+) -> list[tuple[str, float]]:
     """Return the turns that FAIR gives to sessions of equal weight; one turn in twenty is delayed."""
     policy, random = Fair(TURN_SECONDS), Random(7)
     waiting = {
-        key: SessionView(key, 0.0, number * 1e-6)
+        key: SessionView(key, 0.0, number * 1e-6, gpu_seconds=opening_seconds)
         for number, key in enumerate(f"pod-{n}" for n in range(SESSIONS))
     }
     now, charged = 1.0, []
@@ -43,15 +45,26 @@ def test_at_the_end_of_a_round_all_were_charged_for_as_many_turns(delay_seconds:
     ends = round_ends(charged, SESSIONS, TURN_SECONDS)
     assert len(ends) >= 30
     longest_seconds = ITERATION_SECONDS + delay_seconds
-    for number, count in enumerate(ends, 1):
+    for end in ends:
         service: Counter[str] = Counter()
-        for key, seconds in charged[:count]:
+        for key, seconds in charged[: end.turns]:
             service[key] += seconds
-        assert min(service.values()) >= number * TURN_SECONDS
-        assert max(service.values()) <= number * TURN_SECONDS + longest_seconds + 1e-9
-    out = sitting_out(charged[: ends[29]], 31 * TURN_SECONDS)
-    assert bool(out) == (longest_seconds > 2 * TURN_SECONDS), "a delay of more than a turn, lately"
-    assert farthest_percent(charged[: ends[29]]) <= 100 * longest_seconds / (30 * TURN_SECONDS)
+        assert min(service.values()) >= end.number * TURN_SECONDS
+        assert max(service.values()) <= end.number * TURN_SECONDS + longest_seconds + 1e-9
+    assert bool(ends[29].sit_out) == (longest_seconds > 2 * TURN_SECONDS), (
+        "a delay of more than a turn, lately"
+    )
+    assert farthest_percent(charged[: ends[29].turns]) <= 100 * longest_seconds / (30 * TURN_SECONDS)
+
+
+@pytest.mark.parametrize("opening_seconds", [0.0, 0.0013, 0.0029, 0.0047])
+def test_rounds_are_found_whatever_service_the_sessions_began_with(opening_seconds: float) -> None:
+    charged = charged_by_fair(600, 0.0, opening_seconds)
+    ends = likely_round_ends(charged, SESSIONS, TURN_SECONDS)
+    assert len(ends) >= 600 // SESSIONS - 1
+    assert not [end for end in ends if end.turns % SESSIONS], "without delays all have a turn in each round"
+    for end in ends[20:]:
+        assert farthest_percent(charged[: end.turns]) <= 100 * ITERATION_SECONDS / (20 * TURN_SECONDS)
 
 
 def test_the_holder_of_the_idle_lane_is_charged_from_the_first_request_on() -> None:

@@ -65,7 +65,8 @@ NEVER = [
         job().needs(models=["A100"], minimum_enforcement=Enforcement.MPS),
         WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
         "It demands the enforcement MPS, and the GPUs that it accepts are held by Cooperative (2), Watchdog (4).",
-        "Lower minimumEnforcement, or fix what enforcementReason reports in the GPUNodes' status.",
+        "Lower minimumEnforcement. Or raise the level of the nodes: enforcement.level in their configuration, and where that "
+        "asks for it, what enforcementReason reports in the GPUNodes' status.",
     ),
     (
         "too few GPUs that are held as it demands",
@@ -256,3 +257,17 @@ def test_between_full_explanations_only_the_asked_ones_are_worked_out_and_all_po
     stale = made.explain(decision, NOW, before, again=set())
     assert stale["fourth"].code is before["fourth"].code
     assert stale["second"].code is WaitingCode.SUSPENDED, "it costs nothing to see"
+
+
+def test_nodes_whose_gpus_are_held_by_a_weaker_level_are_named() -> None:
+    demanding = job().needs(minimum_enforcement=Enforcement.INTERPOSER)
+    nodes = [
+        a_node("m", 1, enforcement="Interposer", cordoned=True),
+        a_node("n", 1),
+        a_node("o", 1),
+        a_node("p", 1, enforcement="Cooperative"),
+    ]
+    assert planned(nodes, demanding).waiting["j"].message == (
+        "It needs 1 GPU held by Interposer; 0 of 1 suitable GPUs can be used now: m takes no workers (it is cordoned); "
+        "p has GPUs held by Cooperative only; n, o have GPUs held by Watchdog only."
+    )

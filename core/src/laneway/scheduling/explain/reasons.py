@@ -82,12 +82,17 @@ def format_seconds(value: float) -> str:
 
 
 def awaiting_release(releasing: Sequence[str]) -> WaitingReason:
-    """Return the reason of a job that is pipelined on GPUs which others are releasing."""
+    """Return the reason of a job that is pipelined on GPUs which others are releasing.
+
+    Args:
+        releasing: the keys of jobs, ``namespace/name``, and of pods' sessions that end, which say more after the pod's name.
+    """
+    names = tuple(dict.fromkeys("/".join(key.split("/")[:2]) for key in releasing))
     return WaitingReason(
         WaitingCode.AWAITING_RELEASE,
-        f"Waiting for {listed(releasing)} to release {'its' if len(releasing) == 1 else 'their'} GPUs.",
+        f"Waiting for {listed(names)} to release {'its' if len(names) == 1 else 'their'} GPUs.",
         "It starts when their workers are gone or paused.",
-        blockers=tuple(releasing),
+        blockers=names,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from laneway.api import rfc3339
 from laneway.cli import exit_codes
 from laneway.cli.cluster import Cluster
 
@@ -103,18 +104,25 @@ def test_refusals_of_the_api_server_are_passed_on(shell: Shell) -> None:
 
 def test_events_of_a_job_and_its_workers_in_order(shell: Shell) -> None:
     shell.submit(JOB)
-    for number, (kind, name, reason) in enumerate(
-        [("Pod", "digits-0", "Pulled"), ("TrainingJob", "digits", "Placed"), ("Pod", "other-0", "Pulled")]
+    job = json.loads(shell.ask("get", "tj", "digits", "-n", shell.namespace, "-o", "json"))["metadata"]
+    created_seconds = rfc3339.parse_time(job["creationTimestamp"])
+    for number, (kind, name, uid, seconds) in enumerate(
+        [
+            ("Pod", "digits-0", "new", 9),
+            ("TrainingJob", "digits", job["uid"], 8),
+            ("Pod", "other-0", "other", 7),
+            ("TrainingJob", "digits", "of a deleted job of this name", 6),
+        ]
     ):
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"e{number}", "namespace": shell.namespace},
-            "involvedObject": {"kind": kind, "name": name, "namespace": shell.namespace},
+            "involvedObject": {"kind": kind, "name": name, "namespace": shell.namespace, "uid": uid},
             "type": "Normal",
-            "reason": reason,
+            "reason": "Pulled",
             "message": f"event {number}",
-            "lastTimestamp": f"2026-01-31T12:00:0{9 - number}Z",
+            "lastTimestamp": rfc3339.format_time(created_seconds + seconds),
         }
         shell.kubectl("create", "-f", "-", standard_input=json.dumps(event))
     assert shell.run("events", "digits") == exit_codes.OK

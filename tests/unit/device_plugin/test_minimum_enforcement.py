@@ -37,8 +37,9 @@ def test_the_level_of_other_gpus_does_not_matter() -> None:
 
 
 def test_an_unknown_level_is_refused_on_every_gpu() -> None:
-    assert "write one of Cooperative, Watchdog, Interposer, MPS" in enforcement_shortfall(
-        "strict", ids(1, (0,)), NODE
+    assert enforcement_shortfall("strict", ids(1, (0,)), NODE) == (
+        "the container must not start on GPU GPU-1 of node n1: it demands the enforcement 'strict', which is no level: write one of "
+        "Cooperative, Watchdog, Interposer, MPS. Correct the annotation laneway.dev/minimum-enforcement"
     )
 
 

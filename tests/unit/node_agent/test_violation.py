@@ -78,7 +78,15 @@ def test_memory_without_the_interposer_is_a_violation_where_the_pod_demands_it()
     found = violation_of(bound, held, 5)
     assert found is not None
     assert found.reason == "InterposerNotLoaded"
-    assert "a process holds 60.0 MiB of GPU memory without the memory interposer" in found.text
+    without = "a process holds 60.0 MiB of GPU memory without the memory interposer, and the pod demands the enforcement 'Interposer'"
+    assert (
+        found.text == f"{without}: run no static and no musl program, and leave /etc/ld.so.preload as it is"
+    )
+    simulated = violation_of(replace(bound, simulated=True), held, 5)
+    assert simulated is not None
+    assert simulated.text == (
+        f"{without}: this GPU is simulated, where the memory of PyTorch does not pass the interposer, so demand 'Watchdog' at most"
+    )
     assert violation_of(replace(bound, interposed_pids=frozenset({1})), held, 5) is None
     over = violation_of(bound, {1: 200 * MIB}, 5)
     assert over is not None

@@ -194,7 +194,10 @@ def test_a_job_waits_for_the_gpus_of_a_deleted_job_whose_pods_vanished_at_once()
     the_job_is_deleted(state)
     cycle.run(state, history, NOW + 1)
     the_pods_vanish(state)
-    assert cycle.run(state, history, NOW + 2).waiting["ns/next"].code == WaitingCode.AWAITING_RELEASE
+    waits = cycle.run(state, history, NOW + 2).waiting["ns/next"]
+    assert waits.code == WaitingCode.AWAITING_RELEASE
+    assert waits.message == "Waiting for ns/g-0 and ns/g-1 to release their GPUs."
+    assert waits.blockers == ("ns/g-0", "ns/g-1")
 
 
 def test_a_starting_job_whose_worker_is_reported_already_counts_once() -> None:

@@ -201,7 +201,8 @@ class GPUNodeStatus(Status):
 
     conditions: tuple[Condition, ...] = Field(
         default=(),
-        description="Ready: the agent runs and sees the GPUs.",
+        description="Ready: the agent runs and a GPU is healthy. GPUsHealthy: all of them are. "
+        "DoublyOffered: another device plugin offers GPUs of the node.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     observed_at: Time | None = Field(

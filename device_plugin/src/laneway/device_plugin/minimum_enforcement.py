@@ -29,10 +29,12 @@ def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory
             minimum, gpu.mps_limit_bytes, quota
         )
         if shortfall_reason:
-            return (
-                f"the container must not start on GPU {gpu.uuid} of node {inventory.node}: {shortfall_reason}. Lower the annotation "
-                f"{MINIMUM_ENFORCEMENT_ANNOTATION}, or send the pod to a node whose GPUNode reports that level"
+            remedy = (
+                f"Lower the annotation {MINIMUM_ENFORCEMENT_ANNOTATION}, or send the pod to a node whose GPUNode reports that level"
+                if minimum in LEVELS
+                else f"Correct the annotation {MINIMUM_ENFORCEMENT_ANNOTATION}"
             )
+            return f"the container must not start on GPU {gpu.uuid} of node {inventory.node}: {shortfall_reason}. {remedy}"
     return ""
 
 

@@ -60,7 +60,7 @@ class TestAlternatives:
             (
                 "another level of enforcement",
                 a_job("j").needs(minimum_enforcement="MPS"),
-                ("minimumEnforcement left out instead of MPS",),
+                ("minimumEnforcement: Watchdog instead of MPS",),
             ),
         ],
     )

@@ -65,7 +65,8 @@ NEVER = [
         job().needs(models=["A100"], minimum_enforcement=Enforcement.MPS),
         WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
         "It demands the enforcement MPS, and the GPUs that it accepts are held by Cooperative (2), Watchdog (4).",
-        "Lower minimumEnforcement, or fix what enforcementReason reports in the GPUNodes' status.",
+        "Lower minimumEnforcement. Or raise the level of the nodes: enforcement.level in their configuration, and where that "
+        "asks for it, what enforcementReason reports in the GPUNodes' status.",
     ),
     (
         "too few GPUs that are held as it demands",
@@ -210,14 +211,6 @@ def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     assert len(reason.blockers) == 5
 
 
-def test_a_pod_that_ends_with_sessions_on_several_gpus_is_named_once() -> None:
-    """The operator makes a job of each of its sessions, with a key that goes on after the pod's name."""
-    ending = [a_job(f"ns/long-0/9a07/n/{i}").leaves(f"n/{i}") for i in range(2)]
-    reason = planned([a_node("n", 2)], *ending, a_job("j").needs(2)).waiting["j"]
-    assert reason.message == "Waiting for ns/long-0 to release its GPUs."
-    assert reason.blockers == ("ns/long-0",)
-
-
 def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
     """Two jobs that use the GPU all the time would only halve each other's speed."""
     greedy = Profile(0, 0, iteration_seconds=1.0, stages=StageSeconds(0.0, 0.0, 1.0, 0.0))
@@ -264,3 +257,17 @@ def test_between_full_explanations_only_the_asked_ones_are_worked_out_and_all_po
     stale = made.explain(decision, NOW, before, again=set())
     assert stale["fourth"].code is before["fourth"].code
     assert stale["second"].code is WaitingCode.SUSPENDED, "it costs nothing to see"
+
+
+def test_nodes_whose_gpus_are_held_by_a_weaker_level_are_named() -> None:
+    demanding = job().needs(minimum_enforcement=Enforcement.INTERPOSER)
+    nodes = [
+        a_node("m", 1, enforcement="Interposer", cordoned=True),
+        a_node("n", 1),
+        a_node("o", 1),
+        a_node("p", 1, enforcement="Cooperative"),
+    ]
+    assert planned(nodes, demanding).waiting["j"].message == (
+        "It needs 1 GPU held by Interposer; 0 of 1 suitable GPUs can be used now: m takes no workers (it is cordoned); "
+        "p has GPUs held by Cooperative only; n, o have GPUs held by Watchdog only."
+    )

@@ -26,6 +26,7 @@ def run(arguments: Namespace) -> int:
     found = cluster.events(namespace, "TrainingJob", arguments.name)
     for worker in range(job["spec"].get("workers", 1)):
         found += cluster.events(namespace, "Pod", f"{arguments.name}-{worker}")
+    found = [event for event in found if not of_an_earlier_job(event, job["metadata"])]
     found.sort(key=last_seen_seconds)
     if arguments.output:
         write_object({"apiVersion": "v1", "kind": "List", "items": found}, arguments.output)
@@ -50,6 +51,22 @@ def last_seen_seconds(event: Mapping[str, Any]) -> float:
         if text:
             return rfc3339.parse_time(text)
     return 0.0
+
+
+def of_an_earlier_job(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether an event is about a deleted job of the same name, or about a worker of one.
+
+    Args:
+        event: about a job of this name or a pod of its workers' names.
+        metadata: the job's.
+    """
+    about = event["involvedObject"]
+    if about["kind"] == "TrainingJob":
+        return bool(about.get("uid", metadata["uid"]) != metadata["uid"])
+    written, created = (
+        rfc3339.parse_time(each["creationTimestamp"]) for each in (event["metadata"], metadata)
+    )
+    return written < created
 
 
 def _row(event: Mapping[str, Any], now_seconds: float) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
-from laneway.scheduling.explain.listing import NAMED, listed, names_of
+from laneway.scheduling.explain.listing import NAMED, listed
 from laneway.scheduling.explain.mps_limit import awaiting_mps_limit
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
@@ -82,8 +82,12 @@ def format_seconds(value: float) -> str:
 
 
 def awaiting_release(releasing: Sequence[str]) -> WaitingReason:
-    """Return the reason of a job that is pipelined on GPUs which others are releasing."""
-    names = names_of(releasing)
+    """Return the reason of a job that is pipelined on GPUs which others are releasing.
+
+    Args:
+        releasing: the keys of jobs, ``namespace/name``, and of pods' sessions that end, which say more after the pod's name.
+    """
+    names = tuple(dict.fromkeys("/".join(key.split("/")[:2]) for key in releasing))
     return WaitingReason(
         WaitingCode.AWAITING_RELEASE,
         f"Waiting for {listed(names)} to release {'its' if len(names) == 1 else 'their'} GPUs.",

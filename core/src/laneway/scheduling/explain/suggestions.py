@@ -1,7 +1,7 @@
 """Suggests changes of a job's spec that would let it start now; the placement policy tries each on the free capacity.
 
-The smallest change of each kind is searched: the most workers that fit, the largest share that fits. The number of trials is
-bounded, for any size of the cluster.
+The smallest change of each kind is searched: the most workers that fit, the largest share that fits, the
+strongest level of enforcement. The number of trials is bounded, for any size of the cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from laneway.api.enforcement import Enforcement
+from laneway.api.enforcement import LEVELS, Enforcement
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.snapshot import Demand, Job
@@ -133,7 +133,11 @@ def _models(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
 
 
 def _enforcement(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
-    any_level = replace(demand, minimum_enforcement=Enforcement.NONE)
-    if demand.minimum_enforcement is not Enforcement.NONE and questions.fits(any_level):
-        text = f"minimumEnforcement left out instead of {demand.minimum_enforcement}"
-        yield Suggestion("minimumEnforcement", text, any_level)
+    weaker = LEVELS[: LEVELS.index(demand.minimum_enforcement)]
+    for level in reversed(weaker):
+        changed = replace(demand, minimum_enforcement=level)
+        if questions.fits(changed):
+            what = " left out" if level is Enforcement.NONE else f": {level}"
+            text = f"minimumEnforcement{what} instead of {demand.minimum_enforcement}"
+            yield Suggestion("minimumEnforcement", text, changed)
+            return

@@ -96,7 +96,7 @@ class ClusterCapacity:
             for gpu_class, count in counts.items()
             if node not in avoided and _suits(demand, gpu_class)
         )
-        causes = "; ".join(self._causes(avoided)) or "no node is left"
+        causes = "; ".join(self._causes(demand, avoided)) or "no node is left"
         return WaitingReason(
             WaitingCode.NODES_UNAVAILABLE,
             f"It needs {needs(demand)}; {usable} of {self.suitable_gpus(demand)} suitable GPUs can be used now: {causes}.",
@@ -125,7 +125,8 @@ class ClusterCapacity:
             WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
             f"It demands the enforcement {demand.minimum_enforcement}, and the GPUs that it accepts are held by "
             f"{', '.join(f'{level} ({count})' for level, count in sorted(held.items()))}.",
-            "Lower minimumEnforcement, or fix what enforcementReason reports in the GPUNodes' status.",
+            "Lower minimumEnforcement. Or raise the level of the nodes: enforcement.level in their configuration, and where that "
+            "asks for it, what enforcementReason reports in the GPUNodes' status.",
             lacking_gpus=demand.gpus,
         )
 
@@ -250,10 +251,11 @@ class ClusterCapacity:
                     break
         return slots
 
-    def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
+    def _causes(self, demand: Demand, avoided: frozenset[int]) -> Iterable[str]:
         """Yield the causes that keep GPUs from being used, each with its first nodes."""
         sick: dict[str, int] = {}
         takes: dict[str, list[str]] = {}
+        weak: dict[str, list[str]] = {}
         for number, node in enumerate(self._allocations.nodes):
             unhealthy = sum(not gpu.healthy for gpu in node.gpus)
             if not node.schedulable:
@@ -262,10 +264,23 @@ class ClusterCapacity:
                 takes.setdefault("none of its workers", []).append(node.name)
             elif unhealthy:
                 sick[f"{unhealthy} of {node.name}"] = unhealthy
+            if node.schedulable and number not in avoided:
+                for level in self._weaker_levels(demand, number):
+                    weak.setdefault(level, []).append(node.name)
         if sick:
             yield f"{_first(list(sick))} {'is' if sum(sick.values()) == 1 else 'are'} unhealthy"
         for what, names in takes.items():
             yield f"{_first(names)} {'takes' if len(names) == 1 else 'take'} {what}"
+        for level, names in sorted(weak.items()):
+            yield f"{_first(names)} {'has' if len(names) == 1 else 'have'} GPUs held by {level} only"
+
+    def _weaker_levels(self, demand: Demand, node: int) -> set[str]:
+        """Return the levels of a node's GPUs that would do but for the level that the job demands."""
+        return {
+            str(gpu_class.enforcement)
+            for gpu_class in self._usable_counts[node]
+            if accepts_model(demand, gpu_class.model) and not accepts(demand, gpu_class)
+        }
 
 
 def _first(names: list[str]) -> str:

@@ -27,6 +27,7 @@ def claims_of(
             overdue_release=lease.overdue_release,
             interposed_pids=lease.account.processes,
             uninterposed_bytes=uninterposed_bytes(turns, lease.record),
+            simulated=turns.gpu.simulated,
             turns=turns.turn_use(lease),
         )
         for lease in turns.leases.values()

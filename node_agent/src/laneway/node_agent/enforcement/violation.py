@@ -40,6 +40,9 @@ class Claim:
     uninterposed_bytes: int | None = None
     """What each of its other processes may hold; None: any amount."""
 
+    simulated: bool = False
+    """Whether the GPU is simulated: there the memory of frameworks does not pass the interposer."""
+
     turns: TurnUse = field(default_factory=TurnUse)
     """Its turns at the time of the check."""
 
@@ -138,8 +141,13 @@ def _without_interposer(claim: Claim, process_bytes: Mapping[int, int]) -> Viola
     most_bytes = max(outside, default=0)
     if most_bytes <= claim.uninterposed_bytes:
         return None
+    remedy = (
+        "this GPU is simulated, where the memory of PyTorch does not pass the interposer, so demand 'Watchdog' at most"
+        if claim.simulated
+        else "run no static and no musl program, and leave /etc/ld.so.preload as it is"
+    )
     return Violation(
         NOT_INTERPOSED,
         f"a process holds {format_bytes(most_bytes)} of GPU memory without the memory interposer, and the pod demands the enforcement "
-        f"{claim.record.minimum_enforcement!r}: run no static and no musl program, and leave /etc/ld.so.preload as it is",
+        f"{claim.record.minimum_enforcement!r}: {remedy}",
     )

@@ -98,6 +98,11 @@ def found(demand: Demand, rule: Callable[[Demand], bool]) -> dict[str, Demand]:
             lambda demand: demand.minimum_enforcement is Enforcement.NONE,
             {"minimumEnforcement": {"minimum_enforcement": Enforcement.NONE}},
         ),
+        (
+            Demand(minimum_enforcement=Enforcement.MPS),
+            lambda demand: demand.minimum_enforcement in (Enforcement.NONE, Enforcement.WATCHDOG),
+            {"minimumEnforcement": {"minimum_enforcement": Enforcement.WATCHDOG}},
+        ),
     ],
 )
 def test_the_largest_demand_that_fits_is_suggested(

@@ -48,10 +48,12 @@ def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays
 
 
 @pytest.mark.parametrize(
-    ("suffering", "problem"),
+    ("suffering", "outcome"),
     [
-        ("crash", "it was ended by SIGSEGV in cuMemAlloc_v2"),
-        ("hang", "it did not end within 2 s, in cuMemAlloc_v2"),
+        ("crash", Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")),
+        ("exit", Run(problem="it ended with status 0 in cuMemAlloc_v2")),
+        ("signal", Run(problem="it was ended by signal 40 in cuMemAlloc_v2")),
+        ("hang", Run(problem="it did not end within 2 s, in cuMemAlloc_v2", perhaps_chance=True)),
     ],
 )
 def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
@@ -60,11 +62,11 @@ def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
     interposer: Path,
     monkeypatch: pytest.MonkeyPatch,
     suffering: str,
-    problem: str,
+    outcome: Run,
 ) -> None:
     monkeypatch.setenv("FAKE_CUDA_UNDER_PRELOAD", suffering)
     assert ProgramRunner(60).run(device.name, device.uuid, 0).found is not None
-    assert held(device, directory, interposer, 2 if suffering == "hang" else 60)[0] == Run(problem=problem)
+    assert held(device, directory, interposer, 2 if suffering == "hang" else 60)[0] == outcome
 
 
 def test_a_library_that_holds_nothing_is_found_out(
@@ -81,7 +83,9 @@ def test_a_node_without_the_drivers_library_or_with_a_full_gpu_is_no_result_for_
     device: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = make_device(tmp_path, 0, MIB)
-    assert ProgramRunner(60).run(full.name, full.uuid, 0) == Run(problem="cuMemAlloc returned 2 for 4 MiB")
+    assert ProgramRunner(60).run(full.name, full.uuid, 0) == Run(
+        problem="cuMemAlloc returned 2 for 4 MiB", perhaps_chance=True
+    )
     assert "none of the driver's 1 GPUs has the uuid" in ProgramRunner(60).run("GPU-x", bytes(16), 0).problem
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "libcuda.so.1" in ProgramRunner(60).run(device.name, device.uuid, 0).problem

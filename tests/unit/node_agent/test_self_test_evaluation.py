@@ -47,6 +47,22 @@ CRASHED = Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")
         ),
         (
             PLAIN,
+            Run(problem="it was ended by SIGKILL in cuMemAlloc_v2", killed=True),
+            USED,
+            PLAIN,
+            SelfTestResult(None, "with the library, it was ended by SIGKILL in cuMemAlloc_v2"),
+        ),
+        (
+            PLAIN,
+            Run(problem="it did not end within 60 s, in cuInit", perhaps_chance=True),
+            USED,
+            PLAIN,
+            SelfTestResult(
+                False, "with the library, it did not end within 60 s, in cuInit", perhaps_chance=True
+            ),
+        ),
+        (
+            PLAIN,
             Run(problem="cuMemAlloc_v2 returned 2"),
             USED,
             Run(problem="cuMemAlloc_v2 returned 2"),

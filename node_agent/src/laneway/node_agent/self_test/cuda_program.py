@@ -18,7 +18,7 @@ import signal
 import struct
 import sys
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any
+from typing import Any, NoReturn
 
 PIECE_BYTES = 4 << 20
 """A multiple of each driver's granularity for cuMemCreate."""
@@ -28,6 +28,13 @@ _MEMORY_POOLS, _VIRTUAL_MEMORY = 115, 102
 """Attributes of a device: whether it has them."""
 _THREAD_LOCAL = 1
 """The mode of a stream capture that other threads' calls do not end."""
+
+_END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+_OUT_OF_MEMORY = 2
+OUT_OF_MEMORY_STATUS = 3
+"""The status with which the program ends when the GPU has no memory for it, rather than 1."""
 
 
 class Driver:
@@ -48,13 +55,19 @@ class Driver:
         """Call a function that has to succeed."""
         result = self.attempt(name, *arguments)
         if result != 0:
-            sys.exit(f"{name} returned {result}")
+            end(f"{name} returned {result}", result)
 
     def address(self, name: str, version: int) -> Any:
         """Return a function as libcudart and PyTorch find it."""
         found = c_void_p()
         self.call("cuGetProcAddress", name.encode(), byref(found), c_int(version), c_uint64(0))
         return ctypes.CFUNCTYPE(c_int, c_void_p, c_size_t)(found.value or 0)
+
+
+def end(problem: str, result: int) -> NoReturn:
+    """End with a problem on standard error."""
+    os.write(2, f"{problem}\n".encode())
+    sys.exit(OUT_OF_MEMORY_STATUS if result == _OUT_OF_MEMORY else 1)
 
 
 def announced(name: str, function: Any, *arguments: Any) -> int:
@@ -187,7 +200,7 @@ def exercise(driver: Driver, uuid: bytes, beyond_bytes: int) -> dict[str, Any]:
     for name, take in ways.items():
         within = take(PIECE_BYTES)
         if within != 0:
-            sys.exit(f"{name} returned {within} for {PIECE_BYTES >> 20} MiB")
+            end(f"{name} returned {within} for {PIECE_BYTES >> 20} MiB", within)
         if beyond_bytes:
             beyond[name] = take(beyond_bytes)
     launch(driver, stream, kernel)
@@ -199,8 +212,9 @@ def exercise(driver: Driver, uuid: bytes, beyond_bytes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run with the least share of the CPU, as the first to end when memory is short, and not beyond the limit."""
+    """Run with the least share of the CPU, as the first to end when memory is short, not beyond the limit, and not without the agent."""
     uuid, beyond_bytes, limit_seconds = bytes.fromhex(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     signal.alarm(limit_seconds)  # its default action ends the process wherever it is
     os.nice(19)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -26,6 +26,9 @@ class SelfTestResult:
     reason: str = ""
     """Why it did not pass, as a clause."""
 
+    perhaps_chance: bool = False
+    """It failed, and a busy node can be the reason: only a second failure counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class AccountUse:
@@ -51,7 +54,11 @@ def evaluate(
         if run is not None and run.found is None:
             return SelfTestResult(None, f"it cannot run without the library either: {run.problem}")
     if interposed.found is None:
-        return SelfTestResult(False, f"with the library, {interposed.problem}")
+        problem = f"with the library, {interposed.problem}"
+        # The kernel ends this program first when memory is short: that tells nothing of the library.
+        return SelfTestResult(
+            None if interposed.killed else False, problem, perhaps_chance=interposed.perhaps_chance
+        )
     problem = _quota_problem(interposed.found, use, quota_bytes)
     return SelfTestResult(not problem, problem)
 

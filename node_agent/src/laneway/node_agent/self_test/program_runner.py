@@ -36,6 +36,12 @@ class Run:
     problem: str = ""
     """Why it found nothing, as a clause."""
 
+    killed: bool = False
+    """It was ended by SIGKILL, which is the kernel's doing when memory is short."""
+
+    perhaps_chance: bool = False
+    """A busy node can be the reason: it took too long, or the GPU had no memory left."""
+
 
 class ProgramRunner:
     """Runs the program, one at a time."""
@@ -96,10 +102,25 @@ class ProgramRunner:
             except subprocess.TimeoutExpired:
                 return Run(problem=f"it did not end, not even by SIGKILL (process {process.pid})")
         *_, last = output.splitlines() or [""]
-        if process.returncode == 0:
-            found = json.loads(last)
-            return Run(Found(int(found["total_bytes"]), dict(found["beyond"])))
-        return Run(problem=_problem(process.returncode, self._limit_seconds, last, errors))
+        status = process.returncode
+        if status == 0:
+            found = _found(last)
+            if found is not None:
+                return Run(found)
+        return Run(
+            problem=_problem(status, self._limit_seconds, last, errors),
+            killed=status == -signal.SIGKILL,
+            perhaps_chance=status in (-signal.SIGALRM, cuda_program.OUT_OF_MEMORY_STATUS),
+        )
+
+
+def _found(last_line: str) -> Found | None:
+    """Return what the program wrote last; None if something in it ended it before, as ``exit`` does."""
+    try:
+        found = json.loads(last_line)
+        return Found(int(found["total_bytes"]), dict(found["beyond"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _problem(status: int, limit_seconds: int, last_call: str, errors: str) -> str:
@@ -108,6 +129,13 @@ def _problem(status: int, limit_seconds: int, last_call: str, errors: str) -> st
     if status == -signal.SIGALRM:
         return f"it did not end within {limit_seconds} s,{place}"
     if status < 0:
-        return f"it was ended by {signal.Signals(-status).name}{place}"
+        return f"it was ended by {_signal_name(-status)}{place}"
     message = errors.strip().splitlines()[-1:] or [f"it ended with status {status}{place}"]
     return message[0][:500]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from laneway.node_agent.self_test.evaluation import AccountUse
+from laneway.node_agent.self_test.evaluation import AccountUse, SelfTestResult, evaluate
 from laneway.node_agent.self_test.private_account import PrivateAccount
 from laneway.node_agent.self_test.program_runner import Found, ProgramRunner, Run
 
@@ -33,6 +33,14 @@ def held(
     return run, account.use
 
 
+def has_all_memory(run: Run) -> None:
+    """Check that nothing limited a run of the program."""
+    assert run.found is not None
+    assert run.found.total_bytes == 1024 * MIB
+    assert run.found.beyond == dict.fromkeys(WAYS, 0)
+    assert "cuMemAlloc for CUDA 13.0" in run.found.own
+
+
 def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays_taken(
     device: FakeDevice, directory: Path, interposer: Path
 ) -> None:
@@ -44,7 +52,7 @@ def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays
     assert not (directory / "account.sock").exists()
     assert device.held() == {}
     ungated = ProgramRunner(60).run(device.name, device.uuid, BEYOND)
-    assert ungated == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0))), "the driver alone has the memory"
+    has_all_memory(ungated)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +77,27 @@ def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
     assert held(device, directory, interposer, 2 if suffering == "hang" else 60)[0] == outcome
 
 
+def test_a_later_version_of_a_call_that_the_library_does_not_know_is_found_out(
+    device: FakeDevice, directory: Path, interposer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libcudart asks a driver for the newest version of each call that it was built with."""
+    monkeypatch.setenv("FAKE_CUDA_LATER_ALLOCATION", "1")
+    plain = ProgramRunner(60).run(device.name, device.uuid, 0)
+    run, use = held(device, directory, interposer)
+    result = evaluate(plain, run, use, QUOTA)
+    assert result == SelfTestResult(
+        False,
+        "cuGetProcAddress returns the driver's own cuMemAlloc for CUDA 13.0, which the library does not hold",
+    )
+
+
 def test_a_library_that_holds_nothing_is_found_out(
     device: FakeDevice, directory: Path, tmp_path: Path
 ) -> None:
     library = tmp_path / "library.so"
     subprocess.run(["gcc", "-shared", "-o", str(library), "-xc", "/dev/null"], check=True)
     run, use = held(device, directory, library)
-    assert run == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0)))
+    has_all_memory(run)
     assert use == AccountUse(asked=False, refusals=0)
 
 

@@ -94,6 +94,16 @@ CRASHED = Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")
         ),
         (
             PLAIN,
+            Run(replace(HELD, own=("cuMemAlloc for CUDA 14.0", "cuMemCreate for CUDA 14.0"))),
+            USED,
+            None,
+            SelfTestResult(
+                False,
+                "cuGetProcAddress returns the driver's own cuMemAlloc for CUDA 14.0, which the library does not hold",
+            ),
+        ),
+        (
+            PLAIN,
             Run(HELD),
             replace(USED, refusals=1),
             None,

@@ -71,6 +71,8 @@ def _quota_problem(found: Found, use: AccountUse, quota_bytes: int) -> str:
     for way, result in found.beyond.items():
         if result != OUT_OF_MEMORY:
             return f"{way} returned {result} beyond the quota, not {OUT_OF_MEMORY} (out of memory)"
+    for call in found.own:
+        return f"cuGetProcAddress returns the driver's own {call}, which the library does not hold"
     if use.refusals < len(found.beyond):
         return f"the account refused {use.refusals} of {len(found.beyond)} requests beyond the quota"
     return ""

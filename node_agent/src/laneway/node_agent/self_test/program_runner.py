@@ -27,6 +27,9 @@ class Found:
     beyond: Mapping[str, int]
     """The driver's result for each request beyond the quota, by the way in which the memory was asked for."""
 
+    own: tuple[str, ...] = ()
+    """Calls with their version that cuGetProcAddress answered with the driver's own function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -118,7 +121,7 @@ def _found(last_line: str) -> Found | None:
     """Return what the program wrote last; None if something in it ended it before, as ``exit`` does."""
     try:
         found = json.loads(last_line)
-        return Found(int(found["total_bytes"]), dict(found["beyond"]))
+        return Found(int(found["total_bytes"]), dict(found["beyond"]), tuple(found["own"]))
     except (ValueError, KeyError, TypeError):
         return None
 

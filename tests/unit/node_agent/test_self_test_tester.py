@@ -158,3 +158,12 @@ def test_a_library_that_is_replaced_during_its_test_has_no_result(
     assert "has no result yet: the library was replaced meanwhile" in setup.tester.problem
     setup.library.write_text("library")
     assert setup.new_tester().problem == "its self-test has not run yet"
+
+
+def test_a_later_test_tests_again(setup: Setup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert setup.check(PLAIN, HELD)
+    later = tmp_path / "later.py"
+    later.write_text("finds more")
+    monkeypatch.setattr(tester_module, "PROGRAM", later)
+    assert setup.check(PLAIN, CRASHED, PLAIN)
+    assert "failed" in setup.tester.problem

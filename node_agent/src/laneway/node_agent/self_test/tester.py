@@ -21,7 +21,7 @@ from laneway.node_agent.memory_accounts.packets import uuid_bytes
 from laneway.node_agent.self_test.cuda_program import PIECE_BYTES
 from laneway.node_agent.self_test.evaluation import AccountUse, SelfTestResult, evaluate, gpu_to_test
 from laneway.node_agent.self_test.private_account import PrivateAccount
-from laneway.node_agent.self_test.program_runner import ProgramRunner, Run
+from laneway.node_agent.self_test.program_runner import PROGRAM, ProgramRunner, Run
 from laneway.node_agent.self_test.results_file import LibraryOnDriver, ResultsFile, SavedResult
 
 _log = logging.getLogger(__name__)
@@ -180,4 +180,5 @@ def _result_of(saved: SavedResult) -> SelfTestResult:
 
 
 def _digest(library: Path) -> str:
-    return hashlib.sha256(library.read_bytes()).hexdigest()
+    """Return what names a library in the results. A later test may find what an earlier one missed, so it names the test too."""
+    return hashlib.sha256(library.read_bytes() + PROGRAM.read_bytes()).hexdigest()

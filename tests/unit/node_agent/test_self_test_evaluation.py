@@ -131,6 +131,12 @@ def test_the_program_runs_on_the_gpu_with_the_most_free_memory() -> None:
     assert gpu_to_test([*gpus(70), *unhealthy]) == (GPUS[0], "")
 
 
+def test_a_gpu_on_which_it_ran_in_vain_comes_last() -> None:
+    assert gpu_to_test(gpus(70, 10, 40), {"GPU-1"}) == (GPUS[2], "")
+    assert gpu_to_test(gpus(70, 10, 40), {"GPU-0", "GPU-1", "GPU-2"}) == (GPUS[1], "")
+    assert gpu_to_test(gpus(79, 10), {"GPU-1"}) == (GPUS[1], ""), "the other one is full"
+
+
 @pytest.mark.parametrize(
     ("candidates", "why"),
     [

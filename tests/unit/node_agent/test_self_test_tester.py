@@ -16,7 +16,9 @@ from laneway.node_agent.self_test.program_runner import Found, ProgramRunner, Ru
 from laneway.node_agent.self_test.results_file import RESULTS_NAME
 from laneway.node_agent.self_test.tester import QUOTA_BYTES, InterposerTester
 
-GPU = GPUInfo("GPU-11111111-0000-0000-0000-000000000000", 0, "Test", 80 << 30)
+GPUS = tuple(
+    GPUInfo(f"GPU-{number}1111111-0000-0000-0000-000000000000", number, "Test", 80 << 30) for number in (1, 2)
+)
 PLAIN = Run(Found(80 << 30, {}))
 HELD = Run(Found(QUOTA_BYTES, {"cuMemAlloc": 2}))
 SLOW = Run(problem="it did not end within 60 s, in cuMemAlloc_v2", perhaps_chance=True)
@@ -64,17 +66,21 @@ class Setup:
         self.library.write_text("library")
         self.driver = Driver()
         self.runs: list[Run] = []
+        self.used: list[str] = []
+        """The GPUs of the runs."""
+
         monkeypatch.setattr(tester_module, "PrivateAccount", Account)
-        monkeypatch.setattr(ProgramRunner, "run", lambda *_: self.run())
+        monkeypatch.setattr(ProgramRunner, "run", lambda _, uuid, *__: self.run(uuid))
         self.tester = self.new_tester()
 
     def new_tester(self) -> InterposerTester:
         source: Any = self.driver
         health = GPUHealth(reading=GPUReading(used_bytes=0))
-        return InterposerTester(source, (GPU,), lambda _: health, self.folders, 5)
+        return InterposerTester(source, GPUS, lambda _: health, self.folders, 5)
 
-    def run(self) -> Run:
+    def run(self, uuid: str) -> Run:
         """Have the next run."""
+        self.used.append(uuid)
         self.during_run()
         return self.runs.pop(0)
 
@@ -102,6 +108,17 @@ def test_a_failure_that_a_busy_node_can_explain_counts_when_it_repeats(setup: Se
     assert setup.tester.problem == (
         "its self-test on driver 580.65.06 failed: with the library, it did not end within 60 s, in cuMemAlloc_v2"
     )
+
+
+def test_a_gpu_that_only_cuda_finds_broken_keeps_no_other_from_the_test(setup: Setup) -> None:
+    broken = Run(problem="cuDevicePrimaryCtxRetain returned 46")
+    assert not setup.check(broken)
+    assert not setup.check(broken)
+    assert not setup.check(broken)
+    assert setup.check(PLAIN, HELD)
+    first, second = (gpu.uuid for gpu in GPUS)
+    assert setup.used == [first, second, first, second, second]
+    assert setup.tester.problem == ""
 
 
 def test_a_crash_counts_at_once(setup: Setup) -> None:

@@ -72,6 +72,7 @@ class InterposerTester:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="interposer-test", daemon=True)
         self._problem = "its self-test has not run yet"
+        self._without_result: set[str] = set()
         self._known_library = ""
         """The digest of the library that :attr:`problem` is about."""
         self._look_up()
@@ -136,7 +137,8 @@ class InterposerTester:
         return tested
 
     def _test(self, tested: LibraryOnDriver) -> SelfTestResult:
-        gpu, problem = gpu_to_test([(gpu, self._health(gpu.uuid)) for gpu in self._gpus])
+        health = [(gpu, self._health(gpu.uuid)) for gpu in self._gpus]
+        gpu, problem = gpu_to_test(health, self._without_result)
         raw = None if gpu is None else uuid_bytes(gpu.uuid)
         if gpu is None or raw is None:
             return SelfTestResult(None, problem or "the GPU has no uuid of NVML's kind")
@@ -150,6 +152,10 @@ class InterposerTester:
         except OSError as error:
             found = SelfTestResult(None, f"it cannot start: {error}")
         self._results.finish(tested, found)
+        if gpu.uuid in self._without_result:
+            self._without_result.clear()  # each was tried
+        if found.passed is None:
+            self._without_result.add(gpu.uuid)
         return found
 
     def _runs(self, gpu: GPUInfo, raw: bytes) -> SelfTestResult:

@@ -96,9 +96,12 @@ class ProgramRunner:
                 self._process.kill()
 
     def _outcome(self, process: subprocess.Popen[str]) -> Run:
+        hung = False
         try:
             output, errors = process.communicate(timeout=self._limit_seconds + _KILL_SECONDS)
         except subprocess.TimeoutExpired:
+            # The library blocks signals while it holds a lock, so a deadlock there outlives the alarm.
+            hung = True
             process.kill()
             try:
                 output, errors = process.communicate(timeout=_KILL_SECONDS)
@@ -110,6 +113,8 @@ class ProgramRunner:
             found = _found(last)
             if found is not None:
                 return Run(found)
+        if hung:
+            status = -signal.SIGALRM
         return Run(
             problem=_problem(status, self._limit_seconds, last, errors),
             killed=status == -signal.SIGKILL,

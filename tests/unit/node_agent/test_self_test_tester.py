@@ -110,6 +110,18 @@ def test_a_failure_that_a_busy_node_can_explain_counts_when_it_repeats(setup: Se
     )
 
 
+def test_an_agent_that_stops_before_the_repetition_saves_no_failure(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_late() -> None:
+        if len(setup.runs) == 1:
+            setup.tester.stop()
+
+    monkeypatch.setattr(setup, "during_run", stop_late)
+    assert not setup.check(PLAIN, SLOW, PLAIN)
+    assert setup.new_tester().problem == "its self-test has not run yet"
+
+
 def test_a_gpu_that_only_cuda_finds_broken_keeps_no_other_from_the_test(setup: Setup) -> None:
     broken = Run(problem="cuDevicePrimaryCtxRetain returned 46")
     assert not setup.check(broken)

@@ -133,6 +133,17 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
     BEGIN(cuStreamBeginCaptureToGraph_ptsz, CU_STREAM_PER_THREAD, stream, graph, after, edges, count, mode);
 }
 
+/* Since CUDA 13.3: into a graph that was captured before. */
+CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *argument)
+{
+    BEGIN(cuStreamBeginRecaptureToGraph, NULL, stream, mode, graph, callback, argument);
+}
+
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *callback, void *argument)
+{
+    BEGIN(cuStreamBeginRecaptureToGraph_ptsz, CU_STREAM_PER_THREAD, stream, mode, graph, callback, argument);
+}
+
 /* A capture ends whether it was valid or not, and with its stream. */
 static CUresult ended(bool was_capturing, CUstream stream, CUresult result, bool with_stream)
 {

@@ -76,6 +76,7 @@
     INTERPOSED(CUresult, cuStreamBeginCapture_v2, (CUstream, int))                                                     \
     INTERPOSED(CUresult, cuStreamBeginCaptureToGraph,                                                                  \
                (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int))                                    \
+    INTERPOSED(CUresult, cuStreamBeginRecaptureToGraph, (CUstream, int, CUgraph, void *, void *))                      \
     INTERPOSED(CUresult, cuStreamEndCapture, (CUstream, CUgraph *))                                                    \
     INTERPOSED(CUresult, cuLaunchKernel_ptsz, (CUfunction, LAUNCH_SIZES, CUstream, void **, void **))                  \
     INTERPOSED(CUresult, cuLaunchKernelEx_ptsz, (const CUlaunchConfig *, CUfunction, void **, void **))                \
@@ -85,6 +86,7 @@
     INTERPOSED(CUresult, cuStreamBeginCapture_v2_ptsz, (CUstream, int))                                                \
     INTERPOSED(CUresult, cuStreamBeginCaptureToGraph_ptsz,                                                             \
                (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int))                                    \
+    INTERPOSED(CUresult, cuStreamBeginRecaptureToGraph_ptsz, (CUstream, int, CUgraph, void *, void *))                 \
     INTERPOSED(CUresult, cuStreamEndCapture_ptsz, (CUstream, CUgraph *))                                               \
     INTERPOSED(CUresult, cuLaunchCooperativeKernelMultiDevice, (void *, unsigned int, unsigned int))                   \
     INTERPOSED(CUresult, cuLaunch, (CUfunction))                                                                       \

@@ -108,12 +108,13 @@ def test_a_program_that_ends_leaves_its_container_allocated(make_node: MakeNode,
     eventually("its turn is over", lambda: node.session("a")["state"] == "Allocated")
 
 
+@pytest.mark.parametrize("begin", ["begin_capture", "begin_recapture"])
 def test_a_capture_is_not_disturbed_and_ends_before_the_turn(
-    make_node: MakeNode, start: Start, log: KernelLog
+    make_node: MakeNode, start: Start, log: KernelLog, begin: str
 ) -> None:
     node = one_lane(make_node, quantum_milliseconds=5)
     captures, waits = start(node.container("captures")), start(node.container("waits"))
-    captures.do("begin_capture", KERNEL)
+    captures.do(begin, KERNEL)
     waits.start("once", KERNEL)
     (turn,) = node.get("/turns")
     eventually("the quantum is over", lambda: time.time() > turn["start_seconds"] + 0.5)

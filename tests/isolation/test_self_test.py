@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from laneway.node_agent.self_test.evaluation import AccountUse
+from laneway.node_agent.self_test.evaluation import AccountUse, SelfTestResult, evaluate
 from laneway.node_agent.self_test.private_account import PrivateAccount
 from laneway.node_agent.self_test.program_runner import Found, ProgramRunner, Run
 
@@ -33,6 +33,14 @@ def held(
     return run, account.use
 
 
+def has_all_memory(run: Run) -> None:
+    """Check that nothing limited a run of the program."""
+    assert run.found is not None
+    assert run.found.total_bytes == 1024 * MIB
+    assert run.found.beyond == dict.fromkeys(WAYS, 0)
+    assert "cuMemAlloc for CUDA 13.0" in run.found.own
+
+
 def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays_taken(
     device: FakeDevice, directory: Path, interposer: Path
 ) -> None:
@@ -44,14 +52,17 @@ def test_each_way_is_refused_beyond_the_quota_with_the_library_and_nothing_stays
     assert not (directory / "account.sock").exists()
     assert device.held() == {}
     ungated = ProgramRunner(60).run(device.name, device.uuid, BEYOND)
-    assert ungated == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0))), "the driver alone has the memory"
+    has_all_memory(ungated)
 
 
 @pytest.mark.parametrize(
-    ("suffering", "problem"),
+    ("suffering", "outcome"),
     [
-        ("crash", "it was ended by SIGSEGV in cuMemAlloc_v2"),
-        ("hang", "it did not end within 2 s, in cuMemAlloc_v2"),
+        ("crash", Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")),
+        ("exit", Run(problem="it ended with status 0 in cuMemAlloc_v2")),
+        ("signal", Run(problem="it was ended by signal 40 in cuMemAlloc_v2")),
+        ("hang", Run(problem="it did not end within 2 s, in cuMemAlloc_v2", perhaps_chance=True)),
+        ("deadlock", Run(problem="it did not end within 2 s, in cuMemAlloc_v2", perhaps_chance=True)),
     ],
 )
 def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
@@ -60,11 +71,25 @@ def test_a_driver_that_fails_under_the_library_is_told_by_the_call(
     interposer: Path,
     monkeypatch: pytest.MonkeyPatch,
     suffering: str,
-    problem: str,
+    outcome: Run,
 ) -> None:
     monkeypatch.setenv("FAKE_CUDA_UNDER_PRELOAD", suffering)
     assert ProgramRunner(60).run(device.name, device.uuid, 0).found is not None
-    assert held(device, directory, interposer, 2 if suffering == "hang" else 60)[0] == Run(problem=problem)
+    assert held(device, directory, interposer, 2 if outcome.perhaps_chance else 60)[0] == outcome
+
+
+def test_a_later_version_of_a_call_that_the_library_does_not_know_is_found_out(
+    device: FakeDevice, directory: Path, interposer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libcudart asks a driver for the newest version of each call that it was built with."""
+    monkeypatch.setenv("FAKE_CUDA_LATER_ALLOCATION", "1")
+    plain = ProgramRunner(60).run(device.name, device.uuid, 0)
+    run, use = held(device, directory, interposer)
+    result = evaluate(plain, run, use, QUOTA)
+    assert result == SelfTestResult(
+        False,
+        "cuGetProcAddress returns the driver's own cuMemAlloc for CUDA 13.0, which the library does not hold",
+    )
 
 
 def test_a_library_that_holds_nothing_is_found_out(
@@ -73,7 +98,7 @@ def test_a_library_that_holds_nothing_is_found_out(
     library = tmp_path / "library.so"
     subprocess.run(["gcc", "-shared", "-o", str(library), "-xc", "/dev/null"], check=True)
     run, use = held(device, directory, library)
-    assert run == Run(Found(1024 * MIB, dict.fromkeys(WAYS, 0)))
+    has_all_memory(run)
     assert use == AccountUse(asked=False, refusals=0)
 
 
@@ -81,7 +106,9 @@ def test_a_node_without_the_drivers_library_or_with_a_full_gpu_is_no_result_for_
     device: FakeDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = make_device(tmp_path, 0, MIB)
-    assert ProgramRunner(60).run(full.name, full.uuid, 0) == Run(problem="cuMemAlloc returned 2 for 4 MiB")
+    assert ProgramRunner(60).run(full.name, full.uuid, 0) == Run(
+        problem="cuMemAlloc returned 2 for 4 MiB", perhaps_chance=True
+    )
     assert "none of the driver's 1 GPUs has the uuid" in ProgramRunner(60).run("GPU-x", bytes(16), 0).problem
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "libcuda.so.1" in ProgramRunner(60).run(device.name, device.uuid, 0).problem

@@ -28,6 +28,16 @@ has({{ . }}.resources) && has({{ . }}.resources.limits) && "laneway.dev/gpu-perc
 has({{ $new }}) && key in {{ $new }} && (variables.isNew || !has({{ $old }}) || !(key in {{ $old }}) || {{ $new }}[key] != {{ $old }}[key])
 {{- end -}}
 
+{{/* The labels that only the operator writes. */}}
+{{- define "laneway.cel.operatorsLabels" -}}
+["laneway.dev/job", "laneway.dev/job-uid", "laneway.dev/rank", "laneway.dev/attempt", "laneway.dev/gang"]
+{{- end -}}
+
+{{/* The annotations that only the operator writes. */}}
+{{- define "laneway.cel.operatorsAnnotations" -}}
+["laneway.dev/gpus", "laneway.dev/template-hash", "laneway.dev/spans-gpus", "laneway.dev/sharing", "laneway.dev/profile"]
+{{- end -}}
+
 {{/* Whether the request takes `key` away: "labels" or "annotations". */}}
 {{- define "laneway.cel.removesKey" -}}
 {{- $new := printf "object.metadata.%s" . -}}
@@ -56,7 +66,8 @@ variables.pluginsPaths.exists(reserved, path.startsWith(reserved) || reserved.st
 {{- define "laneway.cel.nodesPaths" -}}
 {{- $paths := list "/run/laneway/" "/var/lib/laneway/" "/var/lib/kubelet/device-plugins/" "/dev/nvidia" "/dev/null/" "/proc/" "/sys/fs/cgroup/" -}}
 {{- $paths = concat $paths (list "/etc/cdi/" "/run/cdi/" "/etc/nvidia-container-runtime/" "/run/containerd/" "/run/crio/") -}}
-{{- range compact (list .Values.node.cdiFolder .Values.node.nvidiaRuntimeFolder) -}}
+{{- $paths = concat $paths (list "/run/k3s/" "/run/k0s/" "/run/docker/" "/run/docker.sock/" "/run/cri-dockerd.sock/") -}}
+{{- range compact (list .Values.node.cdiFolder .Values.node.nvidiaRuntimeFolder .Values.node.runtimeSocket) -}}
 {{- $paths = append $paths (printf "%s/" (clean .)) -}}
 {{- end -}}
 {{- range $paths -}}

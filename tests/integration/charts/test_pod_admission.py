@@ -201,6 +201,37 @@ def test_only_the_operator_writes_what_it_writes(
     taken(operator.kubectl("create", "-f", "-", "--dry-run=server", manifest=pod))
 
 
+@pytest.mark.parametrize(("kind", "key", "word"), KEYS, ids=[key for _, key, _ in KEYS])
+def test_a_binding_cannot_give_a_pod_what_the_operator_writes(
+    author: Author, kind: str, key: str, word: str
+) -> None:
+    name = f"bound-{key.rpartition('/')[2]}"
+    pod = a_pod(name)
+    pod["spec"]["schedulerName"] = "the-test"
+    taken(author.create(pod))
+    binding: Raw = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": NAMESPACE, kind: {"team": "x", key: "1"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+    def binds(path: str) -> Done:
+        return author.kubectl(
+            "create", "--raw", f"/api/v1/namespaces/{NAMESPACE}/{path}", "-f", "-", manifest=binding
+        )
+
+    for path in (f"pods/{name}/binding", "bindings"):
+        done = binds(path)
+        assert done.returncode != 0
+        assert (
+            f"the Binding's metadata sets the {word} {key}, which only Laneway's operator writes"
+            in done.stderr
+        )
+    binding["metadata"][kind] = {"team": "x"}
+    taken(binds(f"pods/{name}/binding"))
+
+
 @pytest.mark.parametrize("options", [(), ("--subresource=status",)], ids=["pod", "status"])
 def test_a_pod_that_runs_cannot_be_given_them(author: Author, options: tuple[str, ...]) -> None:
     name = f"runs-{len(options)}"
@@ -264,6 +295,11 @@ def test_the_operators_pods_are_held_to_the_variables_too(account: Callable[...,
         "/etc/nvidia-container-runtime",
         "/run/containerd/containerd.sock",
         "/var/run/crio",
+        "/run/k3s/containerd/containerd.sock",
+        "/run/k0s",
+        "/var/run/docker.sock",
+        "/run/docker/containerd",
+        "/run/cri-dockerd.sock",
         # What holds one of them:
         "/",
         "/dev/",
@@ -356,14 +392,21 @@ def test_the_nodes_processes_are_not_shown(author: Author) -> None:
 
 def test_folders_that_the_chart_is_told_are_protected_too(values_file: Callable[[str], Any]) -> None:
     values = values_file(
-        "node: {nvidiaRuntimeFolder: /usr/local/nvidia/toolkit/config, cdiFolder: /run/own/cdi/}"
+        "node: {nvidiaRuntimeFolder: /usr/local/nvidia/toolkit/config, cdiFolder: /run/own/cdi/, runtimeSocket: /opt/own/runtime.sock}"
     )
     paths = next(line for line in rendered(values).splitlines() if '"/dev/nvidia"' in line)
-    for path in ("/usr/local/nvidia/toolkit/config/", "/run/own/cdi/", "/var/run/own/cdi/"):
+    for path in (
+        "/usr/local/nvidia/toolkit/config/",
+        "/run/own/cdi/",
+        "/var/run/own/cdi/",
+        "/opt/own/runtime.sock/",
+    ):
         assert f'"{path}"' in paths
     assert '"//"' not in next(
         line
-        for line in rendered(values_file("node: {cdiFolder: '', nvidiaRuntimeFolder: ''}")).splitlines()
+        for line in rendered(
+            values_file("node: {cdiFolder: '', nvidiaRuntimeFolder: '', runtimeSocket: ''}")
+        ).splitlines()
         if '"/dev/nvidia"' in line
     )
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,17 @@ def results(node: Node) -> list[tuple[str, bool | None]]:
     return [(result["of"]["driver"], result["passed"]) for result in content["results"]]
 
 
+def programs(root: Path) -> list[str]:
+    """The pids of the self-test's programs on a node."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            mine = f"FAKE_CUDA_DEVICES={root}/".encode() in (process / "environ").read_bytes()
+            if mine and b"cuda_program.py" in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
+
+
 def lost(version: str) -> str:
     return f"no interposer: its self-test on driver {version} failed: with the library, it was ended by SIGSEGV in cuMemAlloc_v2"
 
@@ -175,11 +187,15 @@ def test_no_program_runs_on_a_gpu_that_only_one_process_may_use(make_node: Calla
     assert not (node.root / "var/lib/laneway/agent" / RESULTS_NAME).exists()
 
 
-def test_an_agent_that_ends_in_the_middle_twice_does_not_try_again(make_node: Callable[..., Node]) -> None:
+def test_an_agent_that_ends_in_the_middle_twice_does_not_try_again(
+    make_node: Callable[..., Node], root: Path
+) -> None:
     for _ in range(2):
         node = make_node(FAKE_CUDA_UNDER_PRELOAD="hang").start()
         eventually("its program has an account", (node.root / "run/laneway/account.sock").exists)
+        eventually("its program runs", lambda: programs(root))
         node.kill()
+        eventually("its program has ended with the agent", lambda: not programs(root), seconds=20)
         (node.root / "run/laneway/account.sock").unlink()
     again = make_node().start()
     await_level(

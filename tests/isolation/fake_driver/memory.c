@@ -6,12 +6,22 @@
 
 #include "fake_driver.h"
 
-/* A driver that bears no preloaded library: what FAKE_CUDA_UNDER_PRELOAD names, crash or hang. */
+/* A driver that bears no preloaded library: what FAKE_CUDA_UNDER_PRELOAD names, crash, exit, signal, hang or deadlock. */
 static void suffer_preload(void)
 {
     const char *suffering = getenv("LD_PRELOAD") != NULL ? getenv("FAKE_CUDA_UNDER_PRELOAD") : NULL;
     if (suffering != NULL && strcmp(suffering, "crash") == 0)
         raise(SIGSEGV);
+    if (suffering != NULL && strcmp(suffering, "exit") == 0)
+        _exit(0);
+    if (suffering != NULL && strcmp(suffering, "signal") == 0)
+        raise(SIGRTMIN + 6);
+    if (suffering != NULL && strcmp(suffering, "deadlock") == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL); /* as the library does while it holds a lock */
+        pause();
+    }
     while (suffering != NULL && strcmp(suffering, "hang") == 0)
         pause();
 }

@@ -62,9 +62,8 @@ FAKE CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 
-FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+static CUresult begin_capture(CUstream stream, CUgraph graph)
 {
-    (void)mode;
     driver_lock();
     for (size_t i = 0; i < sizeof capturing / sizeof *capturing; i++) {
         if (capturing[i] == NULL) {
@@ -74,9 +73,24 @@ FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
     }
     stream->invalidated = false;
     stream->captures++;
-    CUresult result = cuGraphCreate(&stream->capturing, 0);
+    stream->capturing = graph;
     driver_unlock();
-    return result;
+    return SUCCESS;
+}
+
+FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+    CUgraph graph;
+    (void)mode;
+    CUresult result = cuGraphCreate(&graph, 0);
+    return result == SUCCESS ? begin_capture(stream, graph) : result;
+}
+
+/* Since CUDA 13.3. */
+FAKE CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *argument)
+{
+    (void)mode, (void)callback, (void)argument;
+    return begin_capture(stream, graph);
 }
 
 static void forget_capture(struct stream *stream)

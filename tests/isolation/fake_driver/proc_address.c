@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake_driver.h"
@@ -21,6 +22,18 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
 FAKE CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     return context != NULL ? 0 : INVALID_CONTEXT;
+}
+
+/* A later signature of a call that allocates, of a driver with FAKE_CUDA_LATER_ALLOCATION. The interposer does not know it. */
+FAKE CUresult cuMemAlloc_v3(CUdeviceptr *pointer, size_t bytes, void *context)
+{
+    return context == NULL ? cuMemAlloc_v2(pointer, bytes) : INVALID_CONTEXT;
+}
+
+FAKE CUresult cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return SUCCESS;
 }
 
 /* A driver may return another address than the exported one. */
@@ -50,6 +63,10 @@ static const struct {
 
 FAKE CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags)
 {
+    if (strcmp(name, "cuMemAlloc") == 0 && version >= 13000 && getenv("FAKE_CUDA_LATER_ALLOCATION") != NULL) {
+        *function = (void *)cuMemAlloc_v3;
+        return SUCCESS;
+    }
     for (size_t i = 0; i < sizeof offered / sizeof *offered; i++) {
         if (strcmp(offered[i].name, name) == 0 && version >= offered[i].from_version &&
             (offered[i].flags == 0 || offered[i].flags == flags)) {

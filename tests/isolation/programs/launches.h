@@ -18,6 +18,8 @@ int cuCtxSynchronize(void);
 int cuStreamCreate(void **stream, unsigned int flags);
 int cuStreamSynchronize(void *stream);
 int cuStreamBeginCapture_v2(void *stream, int mode);
+int cuGraphCreate(void **graph, unsigned int flags);
+int cuStreamBeginRecaptureToGraph(void *stream, int mode, void *graph, void *callback, void *argument);
 int cuStreamEndCapture(void *stream, void **graph);
 int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
 int cuGraphLaunch(void *executable, void *stream);

@@ -71,6 +71,15 @@ static void begin_capture(unsigned long long argument)
     check(launch(argument, stream));
 }
 
+/* The same into a graph that was captured before. */
+static void begin_recapture(unsigned long long argument)
+{
+    void *graph;
+    check(cuGraphCreate(&graph, 0));
+    check(cuStreamBeginRecaptureToGraph(stream, 0, graph, NULL, NULL));
+    check(launch(argument, stream));
+}
+
 static void end_capture(unsigned long long argument)
 {
     void *graph;
@@ -177,6 +186,7 @@ static const struct {
     {"interrupted", interrupted},
     {"capture", capture},
     {"begin_capture", begin_capture},
+    {"begin_recapture", begin_recapture},
     {"end_capture", end_capture},
     {"fork_and_launch", fork_and_launch},
 };

@@ -47,6 +47,22 @@ CRASHED = Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")
         ),
         (
             PLAIN,
+            Run(problem="it was ended by SIGKILL in cuMemAlloc_v2", killed=True),
+            USED,
+            PLAIN,
+            SelfTestResult(None, "with the library, it was ended by SIGKILL in cuMemAlloc_v2"),
+        ),
+        (
+            PLAIN,
+            Run(problem="it did not end within 60 s, in cuInit", perhaps_chance=True),
+            USED,
+            PLAIN,
+            SelfTestResult(
+                False, "with the library, it did not end within 60 s, in cuInit", perhaps_chance=True
+            ),
+        ),
+        (
+            PLAIN,
             Run(problem="cuMemAlloc_v2 returned 2"),
             USED,
             Run(problem="cuMemAlloc_v2 returned 2"),
@@ -78,6 +94,16 @@ CRASHED = Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")
         ),
         (
             PLAIN,
+            Run(replace(HELD, own=("cuMemAlloc for CUDA 14.0", "cuMemCreate for CUDA 14.0"))),
+            USED,
+            None,
+            SelfTestResult(
+                False,
+                "cuGetProcAddress returns the driver's own cuMemAlloc for CUDA 14.0, which the library does not hold",
+            ),
+        ),
+        (
+            PLAIN,
             Run(HELD),
             replace(USED, refusals=1),
             None,
@@ -103,6 +129,12 @@ def test_the_program_runs_on_the_gpu_with_the_most_free_memory() -> None:
     assert gpu_to_test(gpus(70, 10, 40)) == (GPUS[1], "")
     unhealthy = [(GPUS[1], GPUHealth(healthy=False, reason="XID 79", reading=GPUReading(used_bytes=0)))]
     assert gpu_to_test([*gpus(70), *unhealthy]) == (GPUS[0], "")
+
+
+def test_a_gpu_on_which_it_ran_in_vain_comes_last() -> None:
+    assert gpu_to_test(gpus(70, 10, 40), {"GPU-1"}) == (GPUS[2], "")
+    assert gpu_to_test(gpus(70, 10, 40), {"GPU-0", "GPU-1", "GPU-2"}) == (GPUS[1], "")
+    assert gpu_to_test(gpus(79, 10), {"GPU-1"}) == (GPUS[1], ""), "the other one is full"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
     python -I -S cuda_program.py UUID BEYOND_BYTES LIMIT_SECONDS
 
 It takes a few MiB of the GPU with that uuid (hexadecimal) in each way, launches an empty kernel and a graph, and frees everything.
-Unless BEYOND_BYTES is 0, it also asks for that much in each way. It writes the name of each call on a line of standard output
-before it makes the call. The last line is what it found, as JSON: ``total_bytes`` (the GPU's memory by cuMemGetInfo) and
-``beyond`` (the driver's result for each of these requests). Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/
+Unless BEYOND_BYTES is 0, it also asks for that much in each way, and for the newest version of each call that takes memory or launches
+work, without calling it: a library that holds the quota has replaced them all. It writes the name of each call on a line of standard output
+before it makes the call. The last line is what it found, as JSON: ``total_bytes`` (the GPU's memory by cuMemGetInfo),
+``beyond`` (the driver's result for each of these requests) and ``own`` (the calls that are still the driver's own). Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 from __future__ import annotations
@@ -17,17 +18,62 @@ import resource
 import signal
 import struct
 import sys
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from typing import Any, NoReturn
 
 PIECE_BYTES = 4 << 20
 """A multiple of each driver's granularity for cuMemCreate."""
 
+_HELD_CALLS = (
+    "cuGetProcAddress",
+    "cuMemGetInfo",
+    "cuMemAlloc",
+    "cuMemAllocPitch",
+    "cuMemAllocManaged",
+    "cuMemFree",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemFreeAsync",
+    "cuMemPoolCreate",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuArrayCreate",
+    "cuArray3DCreate",
+    "cuArrayDestroy",
+    "cuMipmappedArrayCreate",
+    "cuCtxSetLimit",
+    "cuGraphInstantiate",
+    "cuGraphLaunch",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuLaunchCooperativeKernel",
+    "cuStreamBeginCapture",
+)
+"""Calls by which memory is taken, told or given back, or work is launched."""
+
 _PTX = b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing()\n{\n    ret;\n}\n\0"
 _MEMORY_POOLS, _VIRTUAL_MEMORY = 115, 102
 """Attributes of a device: whether it has them."""
+_PER_THREAD_STREAMS = 2
+"""A flag of cuGetProcAddress: the function for programs whose default stream is each thread's own."""
+
 _THREAD_LOCAL = 1
 """The mode of a stream capture that other threads' calls do not end."""
+
+_END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+_OUT_OF_MEMORY = 2
+OUT_OF_MEMORY_STATUS = 3
+"""The status with which the program ends when the GPU has no memory for it, rather than 1."""
+
+
+class Symbol(ctypes.Structure):
+    """What dladdr(3) tells of an address."""
+
+    _fields_ = (("file", c_char_p), ("base", c_void_p), ("name", c_char_p), ("address", c_void_p))
 
 
 class Driver:
@@ -48,13 +94,30 @@ class Driver:
         """Call a function that has to succeed."""
         result = self.attempt(name, *arguments)
         if result != 0:
-            sys.exit(f"{name} returned {result}")
+            end(f"{name} returned {result}", result)
 
     def address(self, name: str, version: int) -> Any:
         """Return a function as libcudart and PyTorch find it."""
         found = c_void_p()
         self.call("cuGetProcAddress", name.encode(), byref(found), c_int(version), c_uint64(0))
         return ctypes.CFUNCTYPE(c_int, c_void_p, c_size_t)(found.value or 0)
+
+    def owns(self, function: c_void_p) -> bool:
+        """Return whether a function is in the driver's library."""
+        return _object_of(function) == _object_of(ctypes.cast(self._library.cuInit, c_void_p))
+
+
+def _object_of(function: c_void_p) -> int | None:
+    symbol = Symbol()
+    ctypes.CDLL(None).dladdr(function, byref(symbol))
+    base: int | None = symbol.base
+    return base
+
+
+def end(problem: str, result: int) -> NoReturn:
+    """End with a problem on standard error."""
+    os.write(2, f"{problem}\n".encode())
+    sys.exit(OUT_OF_MEMORY_STATUS if result == _OUT_OF_MEMORY else 1)
 
 
 def announced(name: str, function: Any, *arguments: Any) -> int:
@@ -158,6 +221,23 @@ def captured(driver: Driver, size_bytes: int, stream: c_void_p, kernel: c_void_p
     return result
 
 
+def own_calls(driver: Driver) -> list[str]:
+    """Return the calls whose newest version, as libcudart asks for it, is a function of the driver's library."""
+    ask, status = "cuGetProcAddress_v2", [byref(c_int())]
+    if not driver.has(ask):
+        ask, status = "cuGetProcAddress", []
+    version, found = c_int(), []
+    driver.call("cuDriverGetVersion", byref(version))
+    for name in _HELD_CALLS if driver.has(ask) else ():
+        for flags in (0, _PER_THREAD_STREAMS):
+            function = c_void_p()
+            result = driver.attempt(ask, name.encode(), byref(function), version, c_uint64(flags), *status)
+            if result == 0 and function.value is not None and driver.owns(function):
+                found.append(f"{name} for CUDA {version.value // 1000}.{version.value % 1000 // 10}")
+                break
+    return found
+
+
 def total_bytes(driver: Driver) -> int:
     """Return the GPU's memory as the driver tells it."""
     free, total = c_size_t(), c_size_t()
@@ -187,7 +267,7 @@ def exercise(driver: Driver, uuid: bytes, beyond_bytes: int) -> dict[str, Any]:
     for name, take in ways.items():
         within = take(PIECE_BYTES)
         if within != 0:
-            sys.exit(f"{name} returned {within} for {PIECE_BYTES >> 20} MiB")
+            end(f"{name} returned {within} for {PIECE_BYTES >> 20} MiB", within)
         if beyond_bytes:
             beyond[name] = take(beyond_bytes)
     launch(driver, stream, kernel)
@@ -195,12 +275,13 @@ def exercise(driver: Driver, uuid: bytes, beyond_bytes: int) -> dict[str, Any]:
     total = total_bytes(driver)
     driver.call("cuStreamDestroy_v2", stream)
     driver.call("cuDevicePrimaryCtxRelease_v2", c_int(device))
-    return {"total_bytes": total, "beyond": beyond}
+    return {"total_bytes": total, "beyond": beyond, "own": own_calls(driver) if beyond_bytes else []}
 
 
 def main() -> None:
-    """Run with the least share of the CPU, as the first to end when memory is short, and not beyond the limit."""
+    """Run with the least share of the CPU, as the first to end when memory is short, not beyond the limit, and not without the agent."""
     uuid, beyond_bytes, limit_seconds = bytes.fromhex(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     signal.alarm(limit_seconds)  # its default action ends the process wherever it is
     os.nice(19)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -27,6 +27,9 @@ class Found:
     beyond: Mapping[str, int]
     """The driver's result for each request beyond the quota, by the way in which the memory was asked for."""
 
+    own: tuple[str, ...] = ()
+    """Calls with their version that cuGetProcAddress answered with the driver's own function."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -35,6 +38,12 @@ class Run:
     found: Found | None = None
     problem: str = ""
     """Why it found nothing, as a clause."""
+
+    killed: bool = False
+    """It was ended by SIGKILL, which is the kernel's doing when memory is short."""
+
+    perhaps_chance: bool = False
+    """A busy node can be the reason: it took too long, or the GPU had no memory left."""
 
 
 class ProgramRunner:
@@ -87,19 +96,39 @@ class ProgramRunner:
                 self._process.kill()
 
     def _outcome(self, process: subprocess.Popen[str]) -> Run:
+        hung = False
         try:
             output, errors = process.communicate(timeout=self._limit_seconds + _KILL_SECONDS)
         except subprocess.TimeoutExpired:
+            # The library blocks signals while it holds a lock, so a deadlock there outlives the alarm.
+            hung = True
             process.kill()
             try:
                 output, errors = process.communicate(timeout=_KILL_SECONDS)
             except subprocess.TimeoutExpired:
                 return Run(problem=f"it did not end, not even by SIGKILL (process {process.pid})")
         *_, last = output.splitlines() or [""]
-        if process.returncode == 0:
-            found = json.loads(last)
-            return Run(Found(int(found["total_bytes"]), dict(found["beyond"])))
-        return Run(problem=_problem(process.returncode, self._limit_seconds, last, errors))
+        status = process.returncode
+        if status == 0:
+            found = _found(last)
+            if found is not None:
+                return Run(found)
+        if hung:
+            status = -signal.SIGALRM
+        return Run(
+            problem=_problem(status, self._limit_seconds, last, errors),
+            killed=status == -signal.SIGKILL,
+            perhaps_chance=status in (-signal.SIGALRM, cuda_program.OUT_OF_MEMORY_STATUS),
+        )
+
+
+def _found(last_line: str) -> Found | None:
+    """Return what the program wrote last; None if something in it ended it before, as ``exit`` does."""
+    try:
+        found = json.loads(last_line)
+        return Found(int(found["total_bytes"]), dict(found["beyond"]), tuple(found["own"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _problem(status: int, limit_seconds: int, last_call: str, errors: str) -> str:
@@ -108,6 +137,13 @@ def _problem(status: int, limit_seconds: int, last_call: str, errors: str) -> st
     if status == -signal.SIGALRM:
         return f"it did not end within {limit_seconds} s,{place}"
     if status < 0:
-        return f"it was ended by {signal.Signals(-status).name}{place}"
+        return f"it was ended by {_signal_name(-status)}{place}"
     message = errors.strip().splitlines()[-1:] or [f"it ended with status {status}{place}"]
     return message[0][:500]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -25,7 +25,7 @@ class LibraryOnDriver(Record):
     """The driver's version."""
 
     library: str
-    """The SHA-256 of the library, in hexadecimal."""
+    """The SHA-256 of the library and the test's program, in hexadecimal."""
 
 
 class SavedResult(Record):

@@ -21,7 +21,7 @@ from laneway.node_agent.memory_accounts.packets import uuid_bytes
 from laneway.node_agent.self_test.cuda_program import PIECE_BYTES
 from laneway.node_agent.self_test.evaluation import AccountUse, SelfTestResult, evaluate, gpu_to_test
 from laneway.node_agent.self_test.private_account import PrivateAccount
-from laneway.node_agent.self_test.program_runner import ProgramRunner, Run
+from laneway.node_agent.self_test.program_runner import PROGRAM, ProgramRunner, Run
 from laneway.node_agent.self_test.results_file import LibraryOnDriver, ResultsFile, SavedResult
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,10 @@ class InterposerTester:
     """For one run of the program: a driver without persistence mode starts in up to 20 s."""
 
     CHECK_SECONDS = 60.0
-    """How often it looks for another driver or library, and tries a test again that found nothing."""
+    """How often it looks for another driver or library, and at most how long until it tries a test again that found nothing."""
+
+    RETRY_SECONDS = 1.0
+    """When it first tries again: a GPU is first read soon after the start. Later tries wait longer."""
 
     def __init__(
         self,
@@ -69,6 +72,9 @@ class InterposerTester:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="interposer-test", daemon=True)
         self._problem = "its self-test has not run yet"
+        self._without_result: set[str] = set()
+        self._known_library = ""
+        """The digest of the library that :attr:`problem` is about."""
         self._look_up()
 
     @property
@@ -98,25 +104,31 @@ class InterposerTester:
         return found.passed is not None
 
     def _run(self) -> None:
-        pause_seconds = 1.0
+        pause_seconds = self.RETRY_SECONDS / 2
         while not self._stopped.is_set():
             try:
                 known = self.check()
             except Exception:
                 _log.exception("testing the interposer failed, will retry")
                 known = False
-            # A GPU is first read soon after the start.
-            pause_seconds = self.CHECK_SECONDS if known else min(2 * pause_seconds, self.CHECK_SECONDS)
-            self._stopped.wait(pause_seconds)
+            pause_seconds = self.RETRY_SECONDS / 2 if known else min(2 * pause_seconds, self.CHECK_SECONDS)
+            self._stopped.wait(self.CHECK_SECONDS if known else pause_seconds)
 
     def _look_up(self) -> LibraryOnDriver | None:
         """Say what is saved of the present library and driver; return them, or None if they cannot be told."""
         try:
+            library = _digest(self._library)
             driver = self._caller.call(self._source.driver_version)
-            tested = LibraryOnDriver(driver=driver, library=_digest(self._library))
-        except (GPUError, OSError) as error:
+        except GPUError as error:
+            # A driver that does not answer now is the one that did, as long as NVML runs: its GPUs' health says what is wrong.
+            if library != self._known_library:
+                self._problem = f"its self-test cannot run: {error}"
+            return None
+        except OSError as error:
             self._problem = f"its self-test cannot run: {error}"
             return None
+        tested = LibraryOnDriver(driver=driver, library=library)
+        self._known_library = library
         saved = self._results.result(tested)
         if saved is not None:
             self._say(_result_of(saved), driver)
@@ -125,16 +137,26 @@ class InterposerTester:
         return tested
 
     def _test(self, tested: LibraryOnDriver) -> SelfTestResult:
-        gpu, problem = gpu_to_test([(gpu, self._health(gpu.uuid)) for gpu in self._gpus])
+        health = [(gpu, self._health(gpu.uuid)) for gpu in self._gpus]
+        gpu, problem = gpu_to_test(health, self._without_result)
         raw = None if gpu is None else uuid_bytes(gpu.uuid)
         if gpu is None or raw is None:
             return SelfTestResult(None, problem or "the GPU has no uuid of NVML's kind")
         self._results.begin(tested)
         try:
             found = self._runs(gpu, raw)
+            if found.perhaps_chance:
+                stopped = self._stopped.is_set()
+                found = SelfTestResult(None, "the agent ends") if stopped else self._runs(gpu, raw)
+            if _digest(self._library) != tested.library:
+                found = SelfTestResult(None, "the library was replaced meanwhile")
         except OSError as error:
             found = SelfTestResult(None, f"it cannot start: {error}")
         self._results.finish(tested, found)
+        if gpu.uuid in self._without_result:
+            self._without_result.clear()  # each was tried
+        if found.passed is None:
+            self._without_result.add(gpu.uuid)
         return found
 
     def _runs(self, gpu: GPUInfo, raw: bytes) -> SelfTestResult:
@@ -165,4 +187,5 @@ def _result_of(saved: SavedResult) -> SelfTestResult:
 
 
 def _digest(library: Path) -> str:
-    return hashlib.sha256(library.read_bytes()).hexdigest()
+    """Return what names a library in the results. A later test may find what an earlier one missed, so it names the test too."""
+    return hashlib.sha256(library.read_bytes() + PROGRAM.read_bytes()).hexdigest()

@@ -123,9 +123,10 @@ demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job tha
 .PHONY: test
 test: verify test-unit test-adversarial test-properties test-isolation test-integration test-faults test-e2e ## Everything that CI runs
 
+# One process more than cores, because some tests wait.
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
-	$(PYTEST) --numprocesses auto tests/unit
+	$(PYTEST) --numprocesses $$(( $$(nproc) + 1 )) tests/unit
 
 .PHONY: test-adversarial
 test-adversarial: $(INSTALLED) ## Workloads that would break a scheduler, in simulated time

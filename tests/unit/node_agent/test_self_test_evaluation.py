@@ -47,6 +47,13 @@ CRASHED = Run(problem="it was ended by SIGSEGV in cuMemAlloc_v2")
         ),
         (
             PLAIN,
+            Run(problem="it was ended by SIGKILL in cuInit", interrupted=True),
+            USED,
+            PLAIN,
+            SelfTestResult(None, "with the library, it was ended by SIGKILL in cuInit"),
+        ),
+        (
+            PLAIN,
             Run(problem="cuMemAlloc_v2 returned 2"),
             USED,
             Run(problem="cuMemAlloc_v2 returned 2"),

@@ -50,6 +50,8 @@ def evaluate(
     for run in (plain, plain_again):
         if run is not None and run.found is None:
             return SelfTestResult(None, f"it cannot run without the library either: {run.problem}")
+    if interposed.interrupted:
+        return SelfTestResult(None, f"with the library, {interposed.problem}")
     if interposed.found is None:
         return SelfTestResult(False, f"with the library, {interposed.problem}")
     problem = _quota_problem(interposed.found, use, quota_bytes)

@@ -36,6 +36,9 @@ class Run:
     problem: str = ""
     """Why it found nothing, as a clause."""
 
+    interrupted: bool = False
+    """Something else ended it by SIGKILL: the kernel when memory is short, or the end of the agent."""
+
 
 class ProgramRunner:
     """Runs the program, one at a time."""
@@ -87,6 +90,7 @@ class ProgramRunner:
                 self._process.kill()
 
     def _outcome(self, process: subprocess.Popen[str]) -> Run:
+        too_late = False
         try:
             output, errors = process.communicate(timeout=self._limit_seconds + _KILL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -95,11 +99,13 @@ class ProgramRunner:
                 output, errors = process.communicate(timeout=_KILL_SECONDS)
             except subprocess.TimeoutExpired:
                 return Run(problem=f"it did not end, not even by SIGKILL (process {process.pid})")
+            too_late = True
         *_, last = output.splitlines() or [""]
         if process.returncode == 0:
             found = json.loads(last)
             return Run(Found(int(found["total_bytes"]), dict(found["beyond"])))
-        return Run(problem=_problem(process.returncode, self._limit_seconds, last, errors))
+        problem = _problem(process.returncode, self._limit_seconds, last, errors)
+        return Run(problem=problem, interrupted=process.returncode == -signal.SIGKILL and not too_late)
 
 
 def _problem(status: int, limit_seconds: int, last_call: str, errors: str) -> str:

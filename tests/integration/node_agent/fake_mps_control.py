@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 PIPES = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
@@ -126,7 +127,7 @@ def daemon() -> int:
     while True:
         for key, _ in selector.select():
             connection, _ = key.fileobj.accept()  # type: ignore[union-attr]
-            with connection:
+            with connection, suppress(OSError, IndexError):  # the front end was killed meanwhile
                 command = connection.recv(LONGEST).decode()
                 if command.split()[0] in READING:
                     connection.send(state.answer(command).encode() or b"\0")

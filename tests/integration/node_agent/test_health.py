@@ -93,3 +93,20 @@ def test_an_invalid_faults_file_is_logged_and_changes_nothing(make_node: MakeNod
     say(node, "gpus: [{gpu: 0, lots: true}]")
     eventually("the mistake is logged", lambda: "gpus.0.lots: Extra inputs are not permitted" in node.log)
     assert gpu(node)["healthy"]
+
+
+def test_an_inventory_that_cannot_be_written_is_written_later(make_node: MakeNode) -> None:
+    node = make_node(health=QUICK).start()
+    inventory = node.root / "run/laneway/inventory.json"
+    inventory.unlink()
+    inventory.mkdir()
+    (inventory / "in the way").touch()
+    say(node, "gpus: [{gpu: 0, xids: [79]}]")
+    eventually("the GPU is unhealthy", lambda: f"GPU unhealthy gpu={node.gpus[0]}" in node.log)
+    (inventory / "in the way").unlink()
+    inventory.rmdir()
+    eventually("it is written", inventory.is_file)
+    assert not gpu(node)["healthy"]
+    say(node, "gpus: [{gpu: 0, xids: [79]}, {gpu: 1, xids: [79]}]")
+    eventually("XIDs are still heard", lambda: not gpu(node, 1)["healthy"])
+    assert node.log.count("cannot write the inventory") == 1

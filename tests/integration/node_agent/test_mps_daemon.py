@@ -3,6 +3,7 @@ a GPU."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import stat
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,11 +28,11 @@ FAKE = Path(__file__).with_name("fake_mps_control.py")
 class Keeper:
     """A supervised daemon, and its reported problems."""
 
-    def __init__(self, folders: MPSFolders) -> None:
+    def __init__(self, folders: MPSFolders, timing: MPSTiming = QUICK) -> None:
         self.folders = folders
         self.said: list[str] = []
         self._changed = threading.Condition()
-        self.daemon = MPSDaemon(folders, GPUS, self._note, QUICK)
+        self.daemon = MPSDaemon(folders, GPUS, self._note, timing)
 
     def _note(self) -> None:
         with self._changed:
@@ -135,6 +137,40 @@ def test_a_daemon_that_dies_is_started_again(keeper: Keeper, programs: Path) -> 
     assert keeper.pid != first
 
 
+def test_a_daemon_whose_answers_are_late_is_kept_for_a_while(
+    programs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end would be the end of its clients' work."""
+    install(programs)
+    keeper = Keeper(MPSFolders(tmp_path / "mps"), replace(QUICK, answer=2.0, late_answers=3))
+    keeper.daemon.start()
+    try:
+        keeper.until("it serves", serves)
+        first = keeper.pid
+        with caplog.at_level(logging.WARNING):
+            os.kill(first, signal.SIGSTOP)
+            eventually("it is late", lambda: "does not answer checks=1 most=3" in caplog.text)
+            os.kill(first, signal.SIGCONT)
+            assert MPSControl(keeper.folders).ask("get_server_list") == []
+            assert (keeper.pid, keeper.said) == (first, [""])
+            os.kill(first, signal.SIGSTOP)
+            keeper.until("another one serves", lambda said: len(said) == 3 and serves(said))
+        assert keeper.pid != first
+        assert "checks=3 most=3" in caplog.text
+    finally:
+        keeper.daemon.stop()
+
+
+def test_a_daemon_that_dies_without_its_log_is_started_again(keeper: Keeper, programs: Path) -> None:
+    install(programs)
+    keeper.daemon.start()
+    keeper.until("it serves", serves)
+    for file in keeper.folders.log.iterdir():
+        file.unlink()
+    os.kill(keeper.pid, signal.SIGKILL)
+    keeper.until("it serves again", lambda said: len(said) == 3 and serves(said))
+
+
 def test_a_daemon_that_fails_is_quoted_and_tried_again(keeper: Keeper, programs: Path) -> None:
     install(programs)
     program = programs / PROGRAM
@@ -177,3 +213,10 @@ def test_a_daemon_that_another_process_started_is_kept_until_it_ends(keeper: Kee
     keeper.until("it has its own", lambda said: len(said) == 3 and serves(said))
     assert keeper.said[1] == "the MPS control daemon ended: another process had started it"
     assert keeper.pid != left.pid
+
+
+def test_an_answer_that_is_no_text_ends_no_supervision(programs: Path, tmp_path: Path) -> None:
+    program = programs / PROGRAM
+    program.write_text("#!/bin/sh\nprintf '\\377\\n'\n")
+    program.chmod(0o755)
+    assert MPSControl(MPSFolders(tmp_path / "mps")).ask("get_server_list") == ["\ufffd"]

@@ -80,3 +80,32 @@ async def test_health_is_published_both_ways_and_once_each(tmp_path: Path) -> No
 
     assert seen == [True, False, True]
     assert version == 3
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "inventory.json"
+    write(path, inventory(gpu(0)).model_dump_json())
+    inventory_watcher = InventoryWatcher(path, NODE)
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    for _ in range(3):
+        inventory_watcher.look()
+    assert "Too many open files" in inventory_watcher.problem
+    assert caplog.text.count("Too many open files") == 1
+    monkeypatch.setattr(Path, "read_bytes", read)
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value == inventory(gpu(0))
+    assert inventory_watcher.problem == ""
+
+
+def test_a_file_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "laneway").touch()
+    inventory_watcher = InventoryWatcher(tmp_path / "laneway" / "inventory.json", NODE)
+    inventory_watcher.look()
+    assert "Not a directory" in inventory_watcher.problem

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from laneway.api import names
 from laneway.device_plugin.node_pods import NodePods
 from laneway.device_plugin.other_pods_file import OtherPodsFile
@@ -84,3 +85,21 @@ def test_the_agent_reads_what_changes_and_keeps_the_last_valid_sum(tmp_path: Pat
     file.write_text("{}")
     assert not reader.read_if_changed()
     assert reader.requests == {"cpu": "1000m", "pods": "1"}
+
+
+def test_a_file_that_the_agent_cannot_read_for_a_moment_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pod-requests.json"
+    OtherPodsFile(file, known(a_pod("plain", "2"))).write()
+    agent = agent_side.OtherPodsFile(file)
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    assert not agent.read_if_changed()
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert agent.read_if_changed()
+    assert agent.requests == {"cpu": "2000m", "pods": "1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,3 +104,26 @@ def test_existing_containers_are_reported_at_once(tmp_path: Path, loop: EventLoo
     listener = Listener(loop)
     ContainerRegistry(tmp_path, {"GPU-a"}, listener, loop, SystemClock()).close()
     assert sorted(listener.events) == ["a came", "bb came"]
+
+
+def test_a_record_that_cannot_be_read_for_a_moment_is_read_again(
+    tmp_path: Path, loop: EventLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise its container would have no socket, and its memory would not count, until it ends."""
+    listener = Listener(loop)
+    path = write(tmp_path, "a")
+    really_open = os.open
+
+    def fail(opened: Path, *arguments: int, **keywords: int) -> int:
+        if opened == path:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return really_open(opened, *arguments, **keywords)
+
+    monkeypatch.setattr(os, "open", fail)
+    registry = ContainerRegistry(tmp_path, ["GPU-a"], listener, loop, SystemClock())
+    assert listener.events == []
+    assert "cannot be read: Too many open files" in caplog.text
+    monkeypatch.setattr(os, "open", really_open)
+    registry.look_at_all()
+    assert listener.events == ["a came"]
+    registry.close()

@@ -22,6 +22,7 @@ from laneway.node_agent.gpus.protocol import (
     XidEvent,
 )
 from laneway.node_agent.gpus.quarantine import ExitCondition, GPUState, Quarantine
+from laneway.node_agent.gpus.xid_listener import XidListener
 
 from tests.support.node_agent.gpu_bench import FakeClock
 
@@ -294,3 +295,20 @@ def test_a_hanging_call_costs_one_thread_however_often_it_is_retried() -> None:
             caller.call(lambda: release.wait(30))
     assert [thread.name for thread in set(threading.enumerate()) - before] == ["hanging call"]
     release.set()
+
+
+def test_a_report_that_fails_ends_no_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laneway.node_agent.gpus.xid_listener._PAUSE_SECONDS", 0.0)
+    heard: queue.Queue[int] = queue.Queue()
+    source = Source()
+
+    def fail(events: tuple[XidEvent, ...]) -> None:
+        heard.put(events[0].number)
+        raise RuntimeError("the report failed")
+
+    listener = XidListener(source, fail)
+    listener.start()
+    for number in (79, 48):
+        source.events.put(XidEvent("GPU-0", number))
+        assert heard.get(timeout=30) == number
+    listener.stop()

@@ -337,3 +337,21 @@ def test_gang_processes_may_catch_up_before_they_pause() -> None:
     assert state(behind) is SessionState.PAUSED
     order(bench, ahead.lease, None)
     assert ahead.holds_turn, "it had asked meanwhile"
+
+
+def test_a_paused_container_that_is_removed_gets_no_turn_on_its_way_out() -> None:
+    bench = GPUBench()
+    first = able(bench, "a")
+    lease = first.lease
+    second = Process(bench, lease, 999)
+    second.session.order_state.capabilities = frozenset({"pause", "offload"})
+    order(bench, lease, PAUSE)
+    for process in (first, second):
+        process.answer_paused()
+        process.request()
+    turns = lease.counters.turns
+    bench.turns.remove_container(lease.key)
+    assert lease.counters.turns == turns
+    assert requests_to(second) == ["pause"]
+    assert not bench.turns.scheduler.memory.pending
+    assert not bench.log.turns

@@ -56,3 +56,19 @@ def test_kinds_do_not_grow_without_bound(clock: ManualClock, caplog: pytest.LogC
     for number in range(10_000):
         limited.warning(f"kind {number}", "text")
     assert len(caplog.messages) <= 65
+
+
+def test_kinds_that_are_over_leave_their_places_to_others(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited = RateLimitedLog(logging.getLogger("test_rate_limited_log"), clock, max_kinds=2)
+    for number in range(100):
+        for kind in (f"b {number}", f"b {number}", f"a {number}"):
+            limited.warning(kind, f"text of {kind}")
+        clock.now_seconds += 100
+        limited.flush_suppressed()
+        clock.now_seconds += 100
+    assert [line for line in caplog.messages if line.startswith("text of a")] == [
+        f"text of a {number}" for number in range(100)
+    ]
+    assert counted(caplog.messages) == 300

@@ -27,3 +27,20 @@ def test_sessions_keep_their_order_whatever_exceeds_their_turns(iteration_second
     rounds = [order[at : at + 4] for at in range(0, len(order) - 4, 4)]
     assert len(rounds) > 40
     assert all(each == rounds[0] for each in rounds)
+
+
+def test_a_process_that_reconnects_while_it_waits_keeps_what_it_is_owed() -> None:
+    bench = GPUBench(max_lanes=1)
+    first, second = bench.job("a", 100, 100), bench.job("b", 100, 100)
+    for process in (second, first):
+        process.request()
+        process.begin()
+        if process is second:
+            process.end()
+            process.release()
+    second.request()
+    bench.clock.advance(3.0)
+    service_seconds = second.lease.service_seconds
+    again = second.reconnect()
+    again.request()
+    assert again.lease.service_seconds == service_seconds, "it was not away"

@@ -74,28 +74,32 @@ class InventoryWatcher:
             if fingerprint == self._seen:
                 return
             inventory = read_inventory(self._path, self._node)
-            self._seen = fingerprint
         except FileNotFoundError:
             # The agent replaces the file by renaming. So a missing file means that it did not exist yet or
             # that the folder was wiped; the GPUs are still there.
             return
-        except (OSError, InventoryError) as error:
-            self._reject(str(error), fingerprint)
+        except InventoryError as error:
+            self._seen = fingerprint
+            self._reject(str(error))
             return
-        self.problem = ""
+        except OSError as error:
+            self._reject(str(error))  # perhaps for this moment only, so the file is read again
+            return
+        self._seen, self.problem = fingerprint, ""
         if inventory != self.inventory.value:
             _log.info("inventory: %s", describe(inventory))
             self.inventory.publish(inventory)
 
-    def _reject(self, reason: str, fingerprint: _Fingerprint) -> None:
-        self._seen = fingerprint
+    def _reject(self, reason: str) -> None:
         kept = (
             "keeping the last valid one"
             if self.inventory.value
             else "nothing is advertised until it is fixed"
         )
-        self.problem = f"{reason} ({kept})"
-        _log.error("inventory rejected reason=%r", self.problem)
+        problem = f"{reason} ({kept})"
+        if problem != self.problem:
+            _log.error("inventory rejected reason=%r", problem)
+        self.problem = problem
 
 
 def describe(inventory: Inventory) -> str:

@@ -53,6 +53,9 @@ class NodePods:
         self.synced = False
         self._source = source
         self._changed = changed
+        self._fetches = 0
+        self._deleted: set[str] = set()
+        """The uids of pods that were deleted during the fetches under way, whose answers may be older."""
 
     @property
     def configured(self) -> bool:
@@ -70,7 +73,7 @@ class NodePods:
                 pause = 0.5
                 await self._watch(self._source, version)
             except WatchExpiredError:
-                continue
+                await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             except APIUnavailableError as error:
                 _log.warning("cannot watch pods, keeping the last view error=%r", str(error))
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))
@@ -84,11 +87,17 @@ class NodePods:
         """
         if self._source is None:
             return None
-        raw = await self._source.read_pod(*key, timeout_seconds)
-        info = None if raw is None else _pod_info(raw)
-        if info is not None:
-            self.pods[key] = info
-        return info
+        self._fetches += 1
+        try:
+            raw = await self._source.read_pod(*key, timeout_seconds)
+            info = None if raw is None else _pod_info(raw)
+            if info is not None and info.uid not in self._deleted:
+                self.pods[key] = info
+            return info
+        finally:
+            self._fetches -= 1
+            if not self._fetches:
+                self._deleted.clear()
 
     async def _list(self, source: PodSource) -> str:
         raw_pods, version = await source.list_pods()
@@ -118,6 +127,8 @@ class NodePods:
 
     def _apply(self, kind: str | None, info: PodInfo) -> None:
         if kind == "DELETED":
+            if self._fetches:
+                self._deleted.add(info.uid)
             known = self.pods.get(info.key)
             if known is not None and known.uid == info.uid:
                 del self.pods[info.key]

@@ -127,6 +127,9 @@ class Agent:
             only_own_jobs=options.standalone,
         )
         self._inventory_lock = Lock()
+        self._inventory_problem = ""
+        """Why the last inventory was not written; empty if it was."""
+
         self._listeners = self._make_listeners()
         self._http = AgentHTTPServer(options.address, options.port, self._answers())
 
@@ -289,9 +292,20 @@ class Agent:
         self.changed()
 
     def _health_changed(self) -> None:
-        self._write_inventory()
+        self._try_to_write_inventory()
         if self._publisher is not None:
             self._publisher.changed()
+
+    def _try_to_write_inventory(self) -> None:
+        """Write the inventory. If that fails, the next tick tries again: a change is reported only once."""
+        try:
+            self._write_inventory()
+        except OSError as error:
+            if str(error) != self._inventory_problem:
+                _log.error("cannot write the inventory, will retry error=%r", str(error))
+            self._inventory_problem = str(error)
+        else:
+            self._inventory_problem = ""
 
     def _write_inventory(self) -> None:
         with self._inventory_lock:
@@ -313,6 +327,8 @@ class Agent:
         self.loop.call_at(self._clock.monotonic() + _TICK_SECONDS, self._tick)
         self._realtime.refresh()
         self._limited_log.flush_suppressed()
+        if self._inventory_problem:
+            self._try_to_write_inventory()
         if self._other_pods.read_if_changed() and self._publisher is not None:
             self._publisher.changed()
         for turns in self._turns.values():

@@ -73,7 +73,11 @@ class RateLimitedLog:
 
     def _kind_of(self, kind: str, now_seconds: float) -> _Kind:
         if kind not in self._kinds and len(self._kinds) >= self._max_kinds:
-            kind = _OTHER
+            self._kinds = {
+                name: seen for name, seen in self._kinds.items() if not self._is_over(seen, now_seconds)
+            }
+            if len(self._kinds) >= self._max_kinds:
+                kind = _OTHER
         seen = self._kinds.get(kind)
         if seen is None:
             seen = self._kinds[kind] = _Kind(now_seconds, self._interval_seconds)
@@ -82,6 +86,10 @@ class RateLimitedLog:
                 self._interval_seconds
             )  # a new series of warnings starts with the short pause
         return seen
+
+    def _is_over(self, seen: _Kind, now_seconds: float) -> bool:
+        """Return whether a kind is as good as new: its warnings have ended, and all of them are counted."""
+        return not seen.suppressed and now_seconds >= seen.next_seconds + self._max_interval_seconds
 
     def _mark_logged(self, seen: _Kind, now_seconds: float) -> None:
         seen.next_seconds = now_seconds + seen.pause_seconds

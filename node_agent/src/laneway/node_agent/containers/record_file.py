@@ -19,6 +19,10 @@ class BadRecordError(Exception):
     """A record is wrong; the text names the file and the field."""
 
 
+class UnreadableRecordError(BadRecordError):
+    """A record could not be read, which says nothing about its content."""
+
+
 def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
     """Read the record in a container's folder.
 
@@ -28,7 +32,8 @@ def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
 
     Raises:
         FileNotFoundError: it does not exist (yet).
-        BadRecordError: it cannot be read, or something in it is wrong.
+        UnreadableRecordError: it cannot be read.
+        BadRecordError: something in it is wrong.
     """
     try:
         # Follow no link to a file of the host, and block on no pipe.
@@ -40,7 +45,7 @@ def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise BadRecordError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UnreadableRecordError(f"{path}: cannot be read: {error.strerror}") from error
     if len(text) > _MAX_BYTES:
         raise BadRecordError(f"{path}: is longer than {_MAX_BYTES} bytes")
     try:

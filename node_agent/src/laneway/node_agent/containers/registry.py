@@ -17,7 +17,12 @@ from laneway.api.container_record import ContainerRecord
 from laneway.api.names import RECORD_NAME
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.containers.inotify import Inotify
-from laneway.node_agent.containers.record_file import BadRecordError, is_same_container, read_record
+from laneway.node_agent.containers.record_file import (
+    BadRecordError,
+    UnreadableRecordError,
+    is_same_container,
+    read_record,
+)
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
 
@@ -147,7 +152,8 @@ class ContainerRegistry:
             return  # replaced just now; the next change or rescan finds it
         except BadRecordError as error:
             self._limited_log.warning(key, f"container record ignored error={str(error)!r}")
-            self._seen[key] = signature
+            if not isinstance(error, UnreadableRecordError):  # that one is tried again
+                self._seen[key] = signature
             return
         self._seen[key] = signature
         self._take(record, folder)

@@ -106,6 +106,7 @@ class MPSControl:
             timeout=self._timeout_seconds,
             capture_output=True,
             text=True,
+            errors="replace",
             check=True,
         )
         return done.stdout.splitlines()

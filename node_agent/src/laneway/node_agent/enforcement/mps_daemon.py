@@ -35,6 +35,8 @@ class MPSTiming:
     """Time limit from the start to the first answer."""
     check_interval: float = 5.0
     """Interval between checks of a running daemon."""
+    late_answers: int = 6
+    """A daemon that runs and does not answer so many checks in a row is replaced: on a busy node one may be late."""
     min_backoff: float = 1.0
     max_backoff: float = 60.0
     settled: float = 60.0
@@ -117,12 +119,29 @@ class MPSDaemon:
                 self._set_problem(f"the MPS control daemon does not answer: {self._end()}")
                 return 0.0
         self._set_problem("")
-        checks = 0
-        while not self._stopped.wait(self._timing.check_interval) and self._is_alive():
-            checks += 1
+        checks = self._watch()
         if not self._stopped.is_set():
             self._set_problem(f"the MPS control daemon ended: {self._end()}")
         return checks * self._timing.check_interval
+
+    def _watch(self) -> int:
+        """Check a daemon until it has ended, does not answer for long, or is to be stopped. Return the number of checks.
+
+        Replacing it ends its clients' work, so one late answer is no reason.
+        """
+        checks = late = 0
+        while late < self._timing.late_answers and not self._stopped.wait(self._timing.check_interval):
+            if self._child is not None and self._child.poll() is not None:
+                break
+            answers = self._answers()
+            if answers is False:
+                break
+            checks, late = checks + 1, 0 if answers else late + 1
+            if late:
+                _log.warning(
+                    "MPS control daemon does not answer checks=%d most=%d", late, self._timing.late_answers
+                )
+        return checks
 
     def _launch(self) -> None:
         self._folders.make()
@@ -151,16 +170,14 @@ class MPSDaemon:
             self._stopped.wait(0.2)
         return False
 
-    def _is_alive(self) -> bool:
-        if self._child is not None and self._child.poll() is not None:
-            return False
-        return self._answers()
-
-    def _answers(self) -> bool:
+    def _answers(self) -> bool | None:
+        """Return whether there is a daemon that answers; None: it is late, or its program could not be run."""
         try:
             self._control.ask("get_server_list")
-        except (OSError, subprocess.SubprocessError):
+        except subprocess.CalledProcessError:
             return False
+        except (OSError, subprocess.SubprocessError):
+            return None
         self._share()
         return True
 
@@ -178,7 +195,9 @@ class MPSDaemon:
         if child.poll() is None:
             child.kill()
         status = child.wait()
-        words = self._output_file.read_bytes()[-_OUTPUT_TAIL_BYTES:].decode(errors="replace").strip()
+        words = ""
+        with suppress(OSError):  # somebody may have cleaned the folder of logs
+            words = self._output_file.read_bytes()[-_OUTPUT_TAIL_BYTES:].decode(errors="replace").strip()
         last = words.splitlines()[-1] if words else "it printed nothing"
         return f"{'signal' if status < 0 else 'exit status'} {abs(status)}, {last}"
 

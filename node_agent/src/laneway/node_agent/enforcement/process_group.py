@@ -40,6 +40,9 @@ class ProcessGroup:
         self.failure = ""
         """Why some could not be signalled."""
 
+        self._killed: frozenset[int] = frozenset()
+        """Those of them that a logged line says are sent SIGKILL."""
+
         self._eviction = Eviction(check_member)
         self._launcher = launcher
         self._containers: frozenset[PodContainer] = frozenset()
@@ -97,7 +100,11 @@ class ProcessGroup:
             self.failure = ""
         elif action in (Action.TERMINATE, Action.KILL):
             if begins:
-                self._eviction, self.stopped = Eviction(self.check_member), frozenset()
+                self._eviction, self.stopped, self._killed = (
+                    Eviction(self.check_member),
+                    frozenset(),
+                    frozenset(),
+                )
             whole = self.escalation.stops_container(rules)
             self._signal(action, self.pids | extra_pids | (self._all_processes() if whole else frozenset()))
         return action
@@ -111,7 +118,9 @@ class ProcessGroup:
             _log.warning("sending SIGTERM container=%s pids=%s", self.name, sorted(new))
             self.failure = "; ".join(self._eviction.terminate(new))
         else:
-            _log.warning("sending SIGKILL container=%s pids=%s", self.name, sorted(self.stopped))
+            if self.stopped != self._killed:  # it is sent again at each check, as long as one is alive
+                _log.warning("sending SIGKILL container=%s pids=%s", self.name, sorted(self.stopped))
+                self._killed = self.stopped
             self.failure = "; ".join(self._eviction.kill(new))
 
     def _all_processes(self) -> frozenset[int]:

@@ -36,17 +36,17 @@ class XidListener:
         while not self._stopped.is_set():
             try:
                 events = self._source.wait_for_xids(_WAIT_SECONDS)
+                if events:
+                    self._on_xids(events)
             except GPUError as error:
                 self._log_error(str(error))
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
             except Exception:
-                _log.exception("waiting for XIDs failed, will retry")
+                _log.exception("waiting for XIDs or applying them failed, will retry")
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
             self._last_error = ""
-            if events:
-                self._on_xids(events)
 
     def _log_error(self, text: str) -> None:
         if text != self._last_error:

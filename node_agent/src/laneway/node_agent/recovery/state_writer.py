@@ -46,6 +46,9 @@ class StateWriter:
         self._boot_id = boot_id()
         self._changed = threading.Event()
         self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        """Held while the file is written: two writes would share a temporary file."""
+
         self._thread = threading.Thread(target=self._run, name="state-writer", daemon=True)
 
     def start(self) -> None:
@@ -61,7 +64,8 @@ class StateWriter:
         self._stopped.set()
         self._changed.set()
         try:
-            self._put(tuple(gpu_state(turns) for turns in self._gpus.values()))
+            with self._lock:
+                self._put(tuple(gpu_state(turns) for turns in self._gpus.values()))
         except OSError as error:
             _log.error("cannot write state file path=%s error=%r", self._path, str(error))
 
@@ -74,8 +78,9 @@ class StateWriter:
         """
         # GPU by GPU, so that the loop is occupied for one GPU's sessions at a time.
         states = tuple(self._loop.ask(partial(gpu_state, turns)) for turns in self._gpus.values())
-        if not self._stopped.is_set():
-            self._put(states)
+        with self._lock:
+            if not self._stopped.is_set():
+                self._put(states)
 
     def _put(self, states: tuple[GPUState, ...]) -> None:
         text = AgentState(boot_id=self._boot_id, gpus=states).model_dump_json()
@@ -88,8 +93,10 @@ class StateWriter:
             began_seconds = time.monotonic()
             try:
                 self.write()
-            except (OSError, TimeoutError) as error:
+            except OSError as error:  # also TimeoutError
                 _log.error("cannot write state file path=%s error=%r", self._path, str(error))
+            except Exception:
+                _log.exception("cannot write state file path=%s, will retry", self._path)
             # At most a tenth of the time, so that constant changes do not keep the loop from turns.
             took_seconds = time.monotonic() - began_seconds
             self._stopped.wait(max(self._settle_seconds, 9 * took_seconds))

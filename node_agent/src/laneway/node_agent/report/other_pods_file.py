@@ -30,10 +30,12 @@ class OtherPodsFile:
             signature = (status.st_ino, status.st_mtime_ns, status.st_size)
             if signature == self._seen:
                 return False
-            self._seen = signature
-            requests = OtherPods.model_validate_json(self._path.read_bytes()).requests
+            content = self._path.read_bytes()
         except OSError:
-            return False
+            return False  # the next call tries again
+        self._seen = signature
+        try:
+            requests = OtherPods.model_validate_json(content).requests
         except ValidationError as error:
             _log.error("file ignored error=%r", explain(error, str(self._path)))
             return False

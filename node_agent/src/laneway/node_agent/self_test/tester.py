@@ -30,6 +30,8 @@ QUOTA_BYTES = 128 << 20
 """More than a driver reserves for a pool at a time (32 MiB)."""
 
 _MOST_INTERRUPTIONS = 2
+_STOP_SECONDS = 5.0
+"""How long a test that was ended may take to say so. A program that waits inside the kernel's driver may never end."""
 
 
 class InterposerTester:
@@ -87,9 +89,11 @@ class InterposerTester:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the test that runs, and start no other."""
+        """End the test that runs, and start no other. It does not count as interrupted: the next agent tests again."""
         self._stopped.set()
         self._runner.close()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
 
     def check(self) -> bool:
         """Test the library if there is no result for it on this driver. Return whether there is one now."""
@@ -143,6 +147,7 @@ class InterposerTester:
         if gpu is None or raw is None:
             return SelfTestResult(None, problem or "the GPU has no uuid of NVML's kind")
         self._results.begin(tested)
+        found = SelfTestResult(None, "it failed")
         try:
             found = self._runs(gpu, raw)
             if found.perhaps_chance:
@@ -152,7 +157,8 @@ class InterposerTester:
                 found = SelfTestResult(None, "the library was replaced meanwhile")
         except OSError as error:
             found = SelfTestResult(None, f"it cannot start: {error}")
-        self._results.finish(tested, found)
+        finally:  # whatever fails here is no end of the agent in the middle of a test
+            self._results.finish(tested, found)
         if gpu.uuid in self._without_result:
             self._without_result.clear()  # each was tried
         if found.passed is None:

@@ -157,8 +157,14 @@ class Listener:
 
         The path goes through a descriptor of the folder, because a socket's path has at most 107 bytes.
         """
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         directory = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return self._listen_in(directory)
+        finally:
+            os.close(directory)
+
+    def _listen_in(self, directory: int) -> tuple[socket.socket, int]:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         temporary = f".{self._socket_name}.{os.getpid()}"
         try:
             with suppress(FileNotFoundError):
@@ -174,8 +180,6 @@ class Listener:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
-        finally:
-            os.close(directory)
         return sock, inode
 
     def _stop_listening(self) -> None:

@@ -74,6 +74,7 @@ class Listeners:
                     self._process_limits,
                 )
             except OSError as error:
+                server.discard_all()
                 self._log_no_socket(folder, error)
                 return
             server.listener = listener

@@ -19,6 +19,7 @@ from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.memory_readings import MemoryReadings
 from laneway.node_agent.turns.order_executor import OrderExecutor
+from laneway.node_agent.turns.order_state import OrderState
 from laneway.node_agent.turns.session import Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.stray_report import StrayReport
@@ -101,6 +102,7 @@ class GPUTurns:
         lease.view = None
         for session in lease.sessions:
             session.requested = False
+            session.order_state = OrderState()  # or the end of its order would resume it
         for session in tuple(lease.sessions):
             self.disconnect(lease, session, goodbye=False)
             self.process_ended(lease, session)

@@ -91,3 +91,15 @@ def test_a_paused_job_frees_its_cache_before_others_use_it() -> None:
     assert not other.holds_turn
     paused.free_memory()
     assert other.holds_turn
+
+
+def test_a_job_whose_growth_is_not_covered_frees_its_cache() -> None:
+    bench = GPUBench()
+    grows = bench.job("grows", 100, 300)
+    bench.job("other", 100, 300)
+    turn_of(grows)
+    assert grows.page.kept_memory
+    grows.profile(900, 300)
+    assert grows.lease.uncovered
+    assert grows.channel.sent[-1] == ("free",)
+    assert not grows.page.keeps_memory

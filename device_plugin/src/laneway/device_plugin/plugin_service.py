@@ -58,7 +58,7 @@ class PluginService:
         self.open_streams = 0
         self._folders = folders
         self._containers = containers
-        self._terms = settings
+        self._settings = settings
         self._inventory = inventory
         self._admission = admission
         self._records = records
@@ -116,7 +116,7 @@ class PluginService:
                 self._metrics.refused()
                 await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
             self._containers.create(wanted.devices_ids, interposer=has_interposer(granted.gpus))
-            answers.append(response(granted, self._folders, self._terms))
+            answers.append(response(granted, self._folders, self._settings))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)
             _log.info("allocated key=%s percent=%d gpus=%r", granted.key, granted.percent, uuids)

@@ -50,7 +50,7 @@ class RateLimitedLog:
         """Log a warning, unless one of its kind was logged recently.
 
         Args:
-            kind: what is counted together; one of a few that the agent chooses, never a client's text.
+            kind: what is counted together, such as a container and a reason; never a client's text.
             text: the line.
             traceback: whether to log the current exception, too.
         """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from laneway.api.orders import Order, PodOrder
 from laneway.node_agent.clock import SystemClock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.orders.cluster_watch import ClusterOrdersWatch
+from laneway.node_agent.orders.file_watch import OrdersFileWatch
 from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, edited, read_orders, write_orders
 
 
@@ -67,6 +70,28 @@ def test_an_invalid_orders_file_is_reported_with_the_field(tmp_path: Path, text:
     with pytest.raises(BadOrdersError, match=r"orders\.json") as raised:
         read_orders(path)
     assert says in str(raised.value)
+
+
+def test_orders_that_could_not_be_read_for_a_moment_are_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, clock = tmp_path / "orders.json", SystemClock()
+    told: list[tuple[FileOrder, ...]] = []
+    watch = OrdersFileWatch(path, told.append, EventLoop(clock), clock)
+    write_orders(path, [an_order()])
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refused)
+        for _ in range(2):
+            watch.read_if_changed()
+    assert told == []
+    assert caplog.text.count("Too many open files") == 1
+    for _ in range(2):
+        watch.read_if_changed()
+    assert told == [(an_order(),)]
+
+
+def refused(path: Path, mode: str) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
 
 
 def test_concurrent_edits_lose_no_orders(tmp_path: Path) -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.containers.inotify import Inotify
 from laneway.node_agent.event_loop import EventLoop, Timer
-from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, read_orders
+from laneway.node_agent.orders.orders_file import (
+    BadOrdersError,
+    FileOrder,
+    UnreadableOrdersError,
+    read_orders,
+)
 
 _log = logging.getLogger(__name__)
 _RESCAN_SECONDS = 1.0
@@ -29,6 +34,8 @@ class OrdersFileWatch:
         self._loop = loop
         self._clock = clock
         self._seen: tuple[int, int, int] | None = None
+        self._problem = ""
+        """Why the file could not be read the last time; empty if it could."""
         self._timer: Timer | None = None
         self._inotify: Inotify | None = None
 
@@ -59,12 +66,20 @@ class OrdersFileWatch:
             signature = None
         if signature == self._seen:
             return
-        self._seen = signature
         try:
             orders = read_orders(self._path)
+        except UnreadableOrdersError as error:
+            if str(error) != self._problem:
+                _log.error(
+                    "orders file not read, keeping the previous orders, will retry error=%r", str(error)
+                )
+            self._problem = str(error)
+            return
         except BadOrdersError as error:
+            self._seen, self._problem = signature, ""
             _log.error("orders file ignored, keeping the previous orders error=%r", str(error))
             return
+        self._seen, self._problem = signature, ""
         self._on_orders(orders)
 
     def _rescan(self) -> None:

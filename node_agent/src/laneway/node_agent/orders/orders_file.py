@@ -55,11 +55,16 @@ class BadOrdersError(Exception):
     """The file cannot be used; the text names the file and the field."""
 
 
+class UnreadableOrdersError(BadOrdersError):
+    """The orders could not be read, which says nothing about their content."""
+
+
 def read_orders(path: Path) -> tuple[FileOrder, ...]:
     """Read the orders of a file; none if there is no file.
 
     Raises:
-        BadOrdersError: it cannot be read, or something in it is wrong.
+        UnreadableOrdersError: it cannot be read.
+        BadOrdersError: something in it is wrong.
     """
     try:
         with path.open("rb") as file:
@@ -67,7 +72,7 @@ def read_orders(path: Path) -> tuple[FileOrder, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise BadOrdersError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UnreadableOrdersError(f"{path}: cannot be read: {error.strerror}") from error
     if len(text) > _MAX_BYTES:
         raise BadOrdersError(f"{path}: is longer than {_MAX_BYTES} bytes")
     try:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import ReportStatus, SavedWorkStatus, SessionStatus
 from laneway.client.reporting.progress import _loss
+from laneway.node_agent.enforcement.levels import Level, with_level
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status
@@ -96,6 +98,15 @@ def test_a_report_is_in_the_gpu_node_and_in_the_metrics() -> None:
     for line in ("step%s 30.0", "steps%s 100.0", "loss%s NaN"):
         assert f"laneway_session_{line % labels}\n" in metrics
     assert f"laneway_data_seconds_total{labels} 2.0" in metrics
+
+
+def test_a_lowered_level_is_in_the_metrics() -> None:
+    bench = GPUBench()
+    training(bench)
+    for reason, lowered in (("", 0), ("no interposer: its self-test has not run yet", 1)):
+        bench.turns.gpu = with_level(bench.turns.gpu, Level(Enforcement.WATCHDOG, reason))
+        _, metrics = shown(bench)
+        assert f'laneway_gpu_enforcement_lowered{{gpu="GPU-test",node="n1"}} {lowered}.0\n' in metrics
 
 
 def test_without_a_report_there_is_none() -> None:

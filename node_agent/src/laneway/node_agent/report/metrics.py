@@ -42,6 +42,12 @@ GPU_FOREIGN_PROCESSES = MetricSpec(
     (*_GPU, "kind"),
     {"kind": ("pod", "host")},
 )
+GPU_ENFORCEMENT_LOWERED = MetricSpec(
+    "laneway_gpu_enforcement_lowered",
+    "gauge",
+    "1 while the enforcement of a GPU is below the level that the node's configuration requests.",
+    _GPU,
+)
 GPU_LANES = MetricSpec("laneway_gpu_lanes", "gauge", "Number of lanes of a GPU.", _GPU)
 LANE_EPHEMERAL = MetricSpec(
     "laneway_lane_ephemeral_bytes", "gauge", "Ephemeral memory of a lane.", (*_GPU, "lane")
@@ -134,6 +140,7 @@ METRICS = (
     GPU_XID_ERRORS,
     GPU_UTILIZATION,
     GPU_FOREIGN_PROCESSES,
+    GPU_ENFORCEMENT_LOWERED,
     GPU_LANES,
     LANE_EPHEMERAL,
     SESSION_PERSISTENT,
@@ -186,6 +193,7 @@ class AgentCollector:
         xids = _counter(GPU_XID_ERRORS)
         utilization = _gauge(GPU_UTILIZATION)
         foreign = _gauge(GPU_FOREIGN_PROCESSES)
+        lowered = _gauge(GPU_ENFORCEMENT_LOWERED)
         for snapshot, health in gpus:
             gpu = snapshot.gpu
             ephemeral_bytes = sum(lane.ephemeral_bytes for lane in snapshot.lanes)
@@ -206,11 +214,13 @@ class AgentCollector:
             in_pods = sum(use.processes for use in snapshot.strays.pods)
             foreign.add_metric([self._node, gpu.uuid, "pod"], in_pods)
             foreign.add_metric([self._node, gpu.uuid, "host"], snapshot.strays.host_processes)
+            lowered.add_metric([self._node, gpu.uuid], 1 if gpu.enforcement_reason else 0)
         yield memory
         yield healthy
         yield xids
         yield utilization
         yield foreign
+        yield lowered
 
     def _lane_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         lanes = _gauge(GPU_LANES)

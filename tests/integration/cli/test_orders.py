@@ -23,6 +23,8 @@ class Workers:
         self.uids: dict[str, str] = {}
         shell.submit(JOB)
         self.apply("laneway-node", {})
+        account = ("serviceaccount/default", "-n", shell.namespace)
+        self.shell.kubectl("wait", "--for=create", *account, "--timeout=60s")
         for rank in range(2):
             self._run(f"digits-{rank}")
 

@@ -17,8 +17,8 @@ all accounts are reset.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,31 @@ def charged_seconds(log: Sequence[dict[str, Any]], began_seconds: float) -> list
     ]
 
 
+def opening_seconds(
+    turns: Sequence[dict[str, Any]], charged: Sequence[tuple[str, float]]
+) -> dict[str, float]:
+    """Return for each pod the service with which its session joined, beyond that of the first.
+
+    A session joins at its first request, with the least service of those that are there (:meth:`laneway.lanes.turns.Fair.enter`).
+
+    Args:
+        turns: of the record.
+        charged: what each was charged.
+    """
+    asked: dict[str, float] = {}
+    for turn in turns:
+        asked.setdefault(turn["pod"], turn["start_seconds"] - turn["waited_seconds"])
+    ended = deque(zip((turn["end_seconds"] for turn in turns), charged, strict=True))
+    service: dict[str, float] = {}
+    opening: dict[str, float] = {}
+    for pod, asked_seconds in sorted(asked.items(), key=lambda each: each[1]):
+        while ended[0][0] <= asked_seconds:
+            _, (other, seconds) = ended.popleft()
+            service[other] += seconds
+        service[pod] = opening[pod] = min(service.values(), default=0.0)
+    return opening
+
+
 @dataclass(frozen=True, slots=True)
 class RoundEnd:
     """The end of one of FAIR's rounds."""
@@ -95,7 +120,7 @@ class RoundEnd:
 
 
 def round_ends(
-    charged: Sequence[tuple[str, float]], sessions: int, turn_seconds: float, opening_seconds: float = 0.0
+    charged: Sequence[tuple[str, float]], turn_seconds: float, opening: Mapping[str, float]
 ) -> list[RoundEnd]:
     """Return the ends of FAIR's rounds.
 
@@ -105,12 +130,11 @@ def round_ends(
 
     Args:
         charged: pod and seconds of each turn, in order.
-        sessions: how many there are.
         turn_seconds: the length of turns.
-        opening_seconds: the service with which each session began, less than a turn's.
+        opening: the service with which each pod's session joined.
     """
-    service = Counter(dict.fromkeys((pod for pod, _ in charged), opening_seconds))
-    behind, ends, rounds = sessions, [], 1
+    service, ends, rounds = dict(opening), list[RoundEnd](), 1
+    behind = sum(each < turn_seconds for each in service.values())
     for count, (pod, seconds) in enumerate(charged, 1):
         before, service[pod] = service[pod], service[pod] + seconds
         if before < rounds * turn_seconds <= service[pod]:
@@ -120,47 +144,53 @@ def round_ends(
             ahead = frozenset(each for each, total in service.items() if total >= next_seconds)
             ends.append(RoundEnd(rounds, count, ahead))
             rounds += 1
-            behind = sessions - len(ahead)
+            behind = len(service) - len(ahead)
     return ends
 
 
 def likely_round_ends(
-    charged: Sequence[tuple[str, float]], sessions: int, turn_seconds: float
+    charged: Sequence[tuple[str, float]], turn_seconds: float, opening: Mapping[str, float]
 ) -> list[RoundEnd]:
-    """Return the ends of FAIR's rounds, for sessions that began with the same unknown service.
+    """Return the ends of FAIR's rounds, if the service with which the first session began is unknown.
 
-    Sessions that join begin with the service of the holder that they find (:meth:`laneway.lanes.turns.Fair.enter`), which the
-    record of turns does not tell. With a wrong one, half of the sessions seem to sit out each round. So the one with which they
-    sit out least is taken.
+    The record of turns does not tell it. With a wrong one, half of the sessions seem to sit out each round. So the one with which
+    they sit out least is taken.
     """
-    return min(
-        (
-            round_ends(charged, sessions, turn_seconds, turn_seconds * part / OPENINGS)
-            for part in range(OPENINGS)
-        ),
-        key=lambda ends: sum(len(end.sit_out) for end in ends) / len(ends),
+    candidates = (
+        round_ends(
+            charged,
+            turn_seconds,
+            {pod: seconds + turn_seconds * part / OPENINGS for pod, seconds in opening.items()},
+        )
+        for part in range(OPENINGS)
     )
+    return min(candidates, key=lambda ends: sum(len(end.sit_out) for end in ends) / len(ends))
 
 
 def _round_ends(log: Sequence[dict[str, Any]], began_seconds: float) -> list[dict[str, Any]]:
     turns = [turn for turn in log if turn["end_seconds"] > began_seconds]
     charged = charged_seconds(turns, began_seconds)
-    inside = [(turn["pod"], turn["gpu_seconds"]) for turn in turns[len(turns) - len(charged) :]]
-    ends = likely_round_ends(charged, SESSIONS, QUANTUM_MILLISECONDS / 1000)
+    turns = turns[len(turns) - len(charged) :]
+    inside = [(turn["pod"], turn["gpu_seconds"]) for turn in turns]
+    opening = opening_seconds(turns, charged)
+    ends = likely_round_ends(charged, QUANTUM_MILLISECONDS / 1000, opening)
     near = sorted(ends, key=lambda end: abs(end.turns - ROUNDS_NEAR_TURNS))[:ROUNDS]
-    return [
-        {
-            "round": end.number,
-            "turns": end.turns,
-            "sit_out": len(end.sit_out),
-            "others_deviation_percent": farthest_percent(
-                [turn for turn in charged[: end.turns] if turn[0] not in end.sit_out]
-            ),
-            "charged_deviation_percent": farthest_percent(charged[: end.turns]),
-            "deviation_percent": farthest_percent(inside[: end.turns]),
-        }
-        for end in sorted(near, key=lambda end: end.number)
-    ]
+    rows = []
+    for end in sorted(near, key=lambda end: end.number):
+        accounts = [*opening.items(), *charged[: end.turns]]
+        rows.append(
+            {
+                "round": end.number,
+                "turns": end.turns,
+                "sit_out": len(end.sit_out),
+                "others_deviation_percent": farthest_percent(
+                    [turn for turn in accounts if turn[0] not in end.sit_out]
+                ),
+                "charged_deviation_percent": farthest_percent(accounts),
+                "deviation_percent": farthest_percent([*opening.items(), *inside[: end.turns]]),
+            }
+        )
+    return rows
 
 
 def farthest_percent(turns: Sequence[tuple[str, float]]) -> float:

@@ -33,12 +33,15 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.spent = 0.0
+        """How long the callback that runs has taken; over when it returns."""
+
         self.timers_set = 0
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
 
     def monotonic(self) -> float:
-        return self.now
+        return self.now + self.spent
 
     def realtime(self) -> float:
         return self.now + 1_700_000_000
@@ -61,6 +64,7 @@ class FakeClock:
             due, _, timer = heapq.heappop(self._timers)
             self.now = max(self.now, due)
             timer.fire()
+            self.spent = 0.0
         self.now = until
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
+from laneway.lanes import RateControl, TenantUse
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.snapshot import take_snapshot
+from laneway.node_agent.turns.lane_rate_control import CONTROL_SECONDS
 from laneway.node_agent.turns.pending_releases import MemoryReading
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -87,6 +89,39 @@ def test_shares_hold_when_holders_compute_again_that_kept_their_turns() -> None:
     made = train(bench, trainers, 20.0)
     for got, share in zip(made, SHARES, strict=True):
         assert got >= 0.95 * share / 100, made
+
+
+def test_comparisons_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison lets turns begin, which starts comparisons: they came five times as often after two minutes."""
+    bench = GPUBench()
+    observe, compared = RateControl.observe, []
+
+    def counted(control: RateControl, uses: Sequence[TenantUse], now_seconds: float) -> bool:
+        compared.append(now_seconds)
+        return observe(control, uses, now_seconds)
+
+    monkeypatch.setattr(RateControl, "observe", counted)
+    trainers = tenants(bench)
+    train(bench, trainers, 30.0)
+    compared.clear()
+    train(bench, trainers, 10.0)
+    assert 10.0 / CONTROL_SECONDS <= len(compared) <= 1.5 * 10.0 / CONTROL_SECONDS
+
+
+def test_comparing_many_tenants_leaves_the_agent_time_for_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 tenants of a real agent took 8 ms. Compared every 10 ms, they left 160 turns a second of 1,800."""
+    bench = GPUBench()
+    observe, compared = RateControl.observe, []
+
+    def slow(control: RateControl, uses: Sequence[TenantUse], now_seconds: float) -> bool:
+        compared.append(now_seconds)
+        bench.clock.spent += 0.02
+        return observe(control, uses, now_seconds)
+
+    monkeypatch.setattr(RateControl, "observe", slow)
+    train(bench, tenants(bench), 20.0)
+    assert len(compared) > 50
+    assert 0.02 * len(compared) <= 0.1 * 20.0
 
 
 def test_other_policies_promise_no_shares_and_leave_lanes_in_parallel() -> None:

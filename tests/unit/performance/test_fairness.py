@@ -8,11 +8,18 @@ from random import Random
 import pytest
 from laneway.lanes.turns import Fair, SessionView
 
-from tests.performance.node.fairness import charged_seconds, farthest_percent, likely_round_ends, round_ends
+from tests.performance.node.fairness import (
+    charged_seconds,
+    farthest_percent,
+    likely_round_ends,
+    opening_seconds,
+    round_ends,
+)
 
 TURN_SECONDS = 0.005
 ITERATION_SECONDS = 0.002
 SESSIONS = 16
+PODS = tuple(f"pod-{number}" for number in range(SESSIONS))
 
 
 def charged_by_fair(
@@ -22,7 +29,7 @@ def charged_by_fair(
     policy, random = Fair(TURN_SECONDS), Random(7)
     waiting = {
         key: SessionView(key, 0.0, number * 1e-6, gpu_seconds=opening_seconds)
-        for number, key in enumerate(f"pod-{n}" for n in range(SESSIONS))
+        for number, key in enumerate(PODS)
     }
     now, charged = 1.0, []
     for _ in range(turns):
@@ -42,7 +49,7 @@ def charged_by_fair(
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.003, 0.012])
 def test_at_the_end_of_a_round_all_were_charged_for_as_many_turns(delay_seconds: float) -> None:
     charged = charged_by_fair(600, delay_seconds)
-    ends = round_ends(charged, SESSIONS, TURN_SECONDS)
+    ends = round_ends(charged, TURN_SECONDS, dict.fromkeys(PODS, 0.0))
     assert len(ends) >= 30
     longest_seconds = ITERATION_SECONDS + delay_seconds
     for end in ends:
@@ -60,7 +67,7 @@ def test_at_the_end_of_a_round_all_were_charged_for_as_many_turns(delay_seconds:
 @pytest.mark.parametrize("opening_seconds", [0.0, 0.0013, 0.0029, 0.0047])
 def test_rounds_are_found_whatever_service_the_sessions_began_with(opening_seconds: float) -> None:
     charged = charged_by_fair(600, 0.0, opening_seconds)
-    ends = likely_round_ends(charged, SESSIONS, TURN_SECONDS)
+    ends = likely_round_ends(charged, TURN_SECONDS, dict.fromkeys(PODS, 0.0))
     assert len(ends) >= 600 // SESSIONS - 1
     assert not [end for end in ends if end.turns % SESSIONS], "without delays all have a turn in each round"
     for end in ends[20:]:
@@ -79,3 +86,17 @@ def test_the_holder_of_the_idle_lane_is_charged_from_the_first_request_on() -> N
     ]
     assert [pod for pod, _ in charged_seconds(log, 10.0)] == ["b", "c", "a"]
     assert [seconds for _, seconds in charged_seconds(log, 10.0)] == pytest.approx([0.004, 0.005, 0.004])
+
+
+def test_a_session_that_joins_later_begins_with_the_least_service() -> None:
+    def turn(pod: str, start: float, end: float, waited: float = 0.0) -> dict[str, object]:
+        return {"pod": pod, "start_seconds": start, "end_seconds": end, "waited_seconds": waited}
+
+    turns = [
+        turn("a", 1.000, 1.005),
+        turn("b", 1.005, 1.011, waited=0.004),
+        turn("a", 1.011, 1.015, waited=0.006),
+        turn("c", 1.015, 1.020, waited=0.002),
+    ]
+    charged = [("a", 0.004), ("b", 0.006), ("a", 0.004), ("c", 0.005)]
+    assert opening_seconds(turns, charged) == pytest.approx({"a": 0.0, "b": 0.0, "c": 0.004})

@@ -34,6 +34,10 @@ CONTROL_SECONDS: Final = 0.05
 _OVERLAP_SECONDS: Final = 0.01
 """The same while a lane runs beside the others to find out what that gains, or is to as soon as a turn allows it."""
 
+_REST: Final = 9
+"""A comparison is followed by a pause of this many times its duration: with many tenants it takes milliseconds, and turns have to
+go on."""
+
 _IDLE_SECONDS: Final = 0.2
 """How often to check whether holders of several lanes compute again: a holder keeps its turn while it is idle."""
 
@@ -84,6 +88,8 @@ class LaneRateControl:
         return self._control.progress_ratios() if self._control.contended else {}
 
     def _set_timer(self, due_seconds: float) -> None:
+        if self._timer is not None:  # turns that a comparison lets begin start the next one
+            self._timer.cancel()
         self._timer = self._timers.call_at(due_seconds, self._compare)
 
     def _compare(self) -> None:
@@ -107,7 +113,10 @@ class LaneRateControl:
         self._end_withholding(serial)
         if self._control.contended:
             often = overlap is not None or self._control.overlap_due
-            self._set_timer(now_seconds + (_OVERLAP_SECONDS if often else CONTROL_SECONDS))
+            interval_seconds = _OVERLAP_SECONDS if often else CONTROL_SECONDS
+            ended_seconds = self._clock.monotonic()
+            rest_seconds = _REST * (ended_seconds - now_seconds)
+            self._set_timer(max(now_seconds + interval_seconds, ended_seconds + rest_seconds))
         elif len(self._scheduler.turns) > 1 or self._withheld:
             self._set_timer(now_seconds + _IDLE_SECONDS)
 
@@ -195,11 +204,11 @@ class LaneRateControl:
         The lanes' common turn goes by the first of them, so that lane stays.
         """
         turns = self._scheduler.turns
-        if lane.id == self._memory.lane_of(lease) or any(
-            each in turns or (each.view is not None and each is not lease) for each in self._leases(lane)
-        ):
+        if not any(turn.next_holder == lease.key for turn in turns.values()):
             return False
-        return any(turn.next_holder == lease.key for turn in turns.values())
+        return lane.id != self._memory.lane_of(lease) and not any(
+            each in turns or (each.view is not None and each is not lease) for each in self._leases(lane)
+        )
 
     def _overlap(self, lease: Lease, others: frozenset[int], now_seconds: float) -> None:
         """Let a lease have one turn beside the other lanes, of an iteration if those are not very short."""

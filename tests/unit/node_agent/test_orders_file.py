@@ -76,18 +76,18 @@ def test_orders_that_could_not_be_read_for_a_moment_are_read_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, clock = tmp_path / "orders.json", SystemClock()
-    told: list[tuple[FileOrder, ...]] = []
-    watch = OrdersFileWatch(path, told.append, EventLoop(clock), clock)
+    received: list[tuple[FileOrder, ...]] = []
+    watch = OrdersFileWatch(path, received.append, EventLoop(clock), clock)
     write_orders(path, [an_order()])
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refused)
         for _ in range(2):
             watch.read_if_changed()
-    assert told == []
+    assert received == []
     assert caplog.text.count("Too many open files") == 1
     for _ in range(2):
         watch.read_if_changed()
-    assert told == [(an_order(),)]
+    assert received == [(an_order(),)]
 
 
 def refused(path: Path, mode: str) -> None:

@@ -74,10 +74,11 @@ def test_rounds_are_found_whatever_service_the_sessions_began_with(opening_secon
         assert farthest_percent(charged[: end.turns]) <= 100 * ITERATION_SECONDS / (20 * TURN_SECONDS)
 
 
-def test_the_holder_of_the_idle_lane_is_charged_from_the_first_request_on() -> None:
-    def turn(pod: str, start: float, end: float, waited: float = 0.0) -> dict[str, object]:
-        return {"pod": pod, "start_seconds": start, "end_seconds": end, "waited_seconds": waited}
+def turn(pod: str, start: float, end: float, waited: float = 0.0) -> dict[str, object]:
+    return {"pod": pod, "start_seconds": start, "end_seconds": end, "waited_seconds": waited}
 
+
+def test_the_holder_of_the_idle_lane_is_charged_from_the_first_request_on() -> None:
     log = [
         turn("a", 1.0, 2.0),
         turn("b", 2.0, 12.006, waited=0.5),
@@ -89,9 +90,6 @@ def test_the_holder_of_the_idle_lane_is_charged_from_the_first_request_on() -> N
 
 
 def test_a_session_that_joins_later_begins_with_the_least_service() -> None:
-    def turn(pod: str, start: float, end: float, waited: float = 0.0) -> dict[str, object]:
-        return {"pod": pod, "start_seconds": start, "end_seconds": end, "waited_seconds": waited}
-
     turns = [
         turn("a", 1.000, 1.005),
         turn("b", 1.005, 1.011, waited=0.004),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -114,28 +115,24 @@ async def serving(proxy: FaultProxy, folder: Path) -> AsyncIterator[Path]:
     application.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
     await runner.setup()
-    server = runner.server
-    assert server is not None
+    listener = socket.create_server(("127.0.0.1", 0))
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.SockSite(runner, listener).start()
         path = folder / "through-proxy.kubeconfig"
-        path.write_text(_kubeconfig(f"http://127.0.0.1:{runner.addresses[0][1]}"))
+        path.write_text(_kubeconfig(f"http://127.0.0.1:{listener.getsockname()[1]}"))
         yield path
     finally:
+        await _stop_accepting(listener)
         with suppress(asyncio.CancelledError):
             await runner.cleanup()
-        await _close_late_connections(server)
 
 
-async def _close_late_connections(server: web.Server) -> None:
-    """Close connections that were accepted just before the listener was closed: the loop hands them to the server some iterations
-    later, which is after the server's shutdown."""
+async def _stop_accepting(listener: socket.socket) -> None:
+    """Wait until all accepted connections belong to the server. asyncio creates a connection's transport one iteration after it is
+    accepted, and loses the connection if the server was closed meanwhile (Python 3.11, ``Server._attach``)."""
+    asyncio.get_running_loop().remove_reader(listener)
     for _ in range(3):
         await asyncio.sleep(0)
-    for connection in server.connections:
-        if connection.transport is not None:
-            connection.transport.abort()
-    await asyncio.sleep(0)
 
 
 def _kubeconfig(server: str) -> str:

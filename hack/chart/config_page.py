@@ -21,10 +21,10 @@ from pydantic.fields import FieldInfo
 STAGES: dict[str, Mapping[str, Any]] = {
     "admission": registry.ADMISSION,
     "order": registry.ORDER,
-    "placement": registry.PLACEMENT,
+    "placement": {name: registry.PLACEMENT[name] for name in registry.PLACEMENT if name != "lanes"},
     "preemption": registry.PREEMPTION,
 }
-"""The policies of each configurable stage."""
+"""The policies of each configurable stage. By `lanes` jobs join others where `sharing` says so."""
 
 QUOTA_EXAMPLE = """\
 scheduling:
@@ -41,11 +41,11 @@ scheduling:
 """Content of `operator.config`; a test reads it as such."""
 
 CHART_DECIDES = {
-    "operator": frozenset({"lanes", "metricsPort", "namespaces"}),
-    "node": frozenset({"gpuSource"}),
+    "operator": frozenset({"lanes", "metricsPort", "namespaces", "sharing"}),
+    "node": frozenset({"gpuSource", "sharing"}),
 }
 """Fields that the chart itself writes into a configuration file: the planner uses the nodes' lanes, the Service fixes the port,
-`operator.namespaces` also gives the rights, and `gpu.source` chooses the GPUs."""
+`operator.namespaces` also gives the rights, `gpu.source` chooses the GPUs, and `sharing` is for nodes and planner alike."""
 
 
 def config_page() -> str:

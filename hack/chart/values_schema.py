@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from laneway.api import node_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPU
-from laneway.scheduling.config import plug_ins, registry
+from laneway.scheduling.config import operator_config, plug_ins, registry
 from laneway.scheduling.config.operator_config import OperatorConfig
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
@@ -18,6 +19,10 @@ Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
+_SHARING: Schema = {"enum": ["off", "lanes", False]}
+"""False: an unquoted off."""
+_REPLACED: Schema = {"const": "(no longer a value: write sharing: lanes at the top of the values)"}
+"""Of a name that `sharing` replaced. The refusal of any value quotes it."""
 _NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 _NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
@@ -51,6 +56,7 @@ def values_schema() -> Schema:
                 registry=_TEXT, tag=_TEXT, pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]}
             ),
             imagePullSecrets={"type": "array", "items": _closed(name=_TEXT)},
+            sharing=_SHARING,
             gpu=_gpu(),
             operator=_operator(),
             node=_node(),
@@ -92,6 +98,12 @@ def _operator() -> Schema:
         one = policy_schema(known)
         several = {"type": "array", "items": one}
         config["properties"]["scheduling"]["properties"][stage] = several if stage == "admission" else one
+    config["properties"]["scheduling"]["properties"] |= dict.fromkeys(operator_config.REPLACED, _REPLACED)
+    config["properties"]["scheduling"]["properties"]["placement"]["properties"]["policy"] = {
+        "if": {"const": "lanes"},
+        "then": _REPLACED,
+        "else": config["properties"]["scheduling"]["properties"]["placement"]["properties"]["policy"],
+    }
     return _closed(
         replicas={"type": "integer", "minimum": 0},
         namespaces=namespaces,
@@ -108,6 +120,7 @@ def _node() -> Schema:
     config = model_schema(NodeConfig)
     for decided in CHART_DECIDES["node"]:
         del config["properties"][decided]
+    config["properties"] |= dict.fromkeys(node_config.REPLACED, _REPLACED)
     container = _closed(image=_image(), resources=_resources(), env=_environment())
     strategy = _closed(
         type={"enum": ["RollingUpdate", "OnDelete"]},

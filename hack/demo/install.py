@@ -87,7 +87,7 @@ class Installation:
 
 
 def install(
-    target: Target, *further: str | Path, advertised_percent: int = 800, values: Path = DEMO_VALUES
+    target: Target, *further: str | Path, advertised_percent: int = 400, values: Path = DEMO_VALUES
 ) -> Installation:
     """Build the images, load them onto the nodes, install the chart and wait until the nodes offer their GPUs.
 

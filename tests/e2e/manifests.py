@@ -15,8 +15,8 @@ IMAGE = "laneway/examples:0.1.0"
 SMALL_IMAGE = "laneway/client:0.1.0"
 """A Python and nothing else; what makes it Laneway's is not used."""
 
-OFFERED_PERCENT = 200
-"""Of each GPU: see hack/demo/values.yaml."""
+OFFERED_PERCENT = 100
+"""Of each GPU, with `sharing: off`."""
 
 SHARED_FOLDER = "/var/lib/laneway-shared"
 

@@ -26,7 +26,7 @@ def administered(bench: Bench) -> Iterator[Bench]:
     for node in sorted(laneway.kubectl.ready_nodes()):
         laneway.kubectl.run("uncordon", node)
         laneway.kubectl.succeeds("taint", "node", node, f"{_TAINT}-")
-    laneway.installation.wait_until_advertised(800)
+    laneway.installation.wait_until_advertised(400)
 
 
 def nodes_of(job: JobView) -> list[str]:

@@ -25,7 +25,7 @@ def breakable(bench: Bench) -> Iterator[Bench]:
         for gpu in node["status"]["gpus"]:
             if "needs a reset" in gpu.get("healthReason", ""):  # others come back by themselves
                 on_node(laneway, name, AGENT, "gpu", "clear", gpu["uuid"])
-    laneway.installation.wait_until_advertised(800)
+    laneway.installation.wait_until_advertised(400)
 
 
 def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable: Bench) -> None:
@@ -54,7 +54,7 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
     notes = [event["message"] for event in events if event["reason"] == "Disrupted"]
     assert any(uuid in note and "XID 79" in note for note in notes)
     wait_until(
-        lambda: laneway.installation.advertised_percent()[worker.node] == 600,
+        lambda: laneway.installation.advertised_percent()[worker.node] == 300,
         "the kubelet offers the shares of three GPUs",
         60,
     )
@@ -71,7 +71,7 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
     set_simulated_faults(laneway, worker.node)
     assert "unhealthy" in on_node(laneway, worker.node, AGENT, "gpu", "list")
     on_node(laneway, worker.node, AGENT, "gpu", "clear", uuid)
-    laneway.installation.wait_until_advertised(800)
+    laneway.installation.wait_until_advertised(400)
     assert gpu_status(laneway, worker.node, uuid)["healthy"]
 
 
@@ -89,7 +89,7 @@ def test_a_gpu_whose_driver_hung_for_a_moment_keeps_its_job(breakable: Bench) ->
     assert "the driver hangs" in gpu_status(laneway, worker.node, uuid)["healthReason"]
     set_simulated_faults(laneway, worker.node)
     wait_until(lambda: gpu_status(laneway, worker.node, uuid)["healthy"], "the node takes it back", 60)
-    laneway.installation.wait_until_advertised(800)
+    laneway.installation.wait_until_advertised(400)
     job = bench.jobs.view("stays")
     assert job.has("Running")
     assert (job.status.attempt, job.status.placement[0].gpus) == (1, (uuid,))

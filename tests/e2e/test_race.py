@@ -25,9 +25,9 @@ from tests.e2e.manifests import (
 from tests.e2e.witness import Witness
 
 PODS = 200
-EQUAL_PERCENT = 8
+EQUAL_PERCENT = 4
 EQUAL_A_GPU = 12
-UNEQUAL_PERCENTS = (3, 4, 5, 6, 7, 8, 9, 10, 11)
+UNEQUAL_PERCENTS = (1, 2, 3, 4, 5, 6)
 UNEQUAL_A_NODE = 52
 """Together with the equal pods they take 93 percent of all shares, and best fit always has room left for the largest pod."""
 
@@ -39,7 +39,7 @@ BLOWS: dict[str, Callable[[Laneway], None]] = {
     "kubelets-restarted": restart_kubelets,
     "both-killed": lambda laneway: kill(laneway, "device-plugin", "node-agent"),
 }
-PERCENTS = (3, 7, 12)
+PERCENTS = (2, 3, 6)
 REPLICAS = 8
 BEGUN = 4
 """The number of running pods at which a blow falls."""

@@ -21,7 +21,7 @@ def revision(laneway: Laneway) -> str:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ("node.config.overcommitPercent=50", "minimum: got 50, want 100"),
+        ("node.config.overcommitPercent=200", "no longer a value: write sharing: lanes"),
         ("node.config.turns.policy=random", "value must be one of"),
         ("gpu.source=magic", "value must be one of"),
         ("operator.replica=2", "additional properties 'replica' not allowed"),
@@ -62,9 +62,9 @@ def test_wrong_specs_are_refused_at_apply_time(bench: Bench, wrong: dict[str, An
 
 
 def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Bench) -> None:
-    """With 200 percent on offer, 130 percent is a part of one GPU; 250 percent is neither a part nor a number of whole GPUs."""
+    """With 100 percent on offer, 150 percent is neither a part of one GPU nor a number of whole GPUs."""
     spec = training_job("odd")["spec"]["template"]["spec"]
-    spec["containers"][0]["resources"] = {"limits": {"laneway.dev/gpu-percent": "250"}}
+    spec["containers"][0]["resources"] = {"limits": {"laneway.dev/gpu-percent": "150"}}
     bench.jobs.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": spec}])
     wait = ("wait", "--for=jsonpath={.status.phase}=Failed", "pod/odd", "--timeout=60s")
     bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
@@ -72,4 +72,4 @@ def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Be
     status = bench.laneway.kubectl.get("pod", "odd", "--namespace", bench.namespace)["status"]
 
     assert status["reason"] == "UnexpectedAdmissionError"
-    assert "250 percent is more than one GPU and not a number of whole GPUs" in status["message"]
+    assert "150 percent is more than one GPU and not a number of whole GPUs" in status["message"]

@@ -39,7 +39,7 @@ def test_a_kubelet_restarts(bench: Bench) -> None:
 
     restart_kubelets(bench.laneway)
 
-    bench.laneway.installation.wait_until_advertised(800)
+    bench.laneway.installation.wait_until_advertised(400)
     wait_until_training(bench)
     assert containers(bench) == before
     bench.jobs.apply([training_job("after", steps=5)])
@@ -54,7 +54,7 @@ def test_the_device_plugin_is_killed(bench: Bench) -> None:
     kill(bench.laneway, "device-plugin")
     wait_until_restarted(bench.laneway, "device-plugin", restarts)
 
-    bench.laneway.installation.wait_until_advertised(800)
+    bench.laneway.installation.wait_until_advertised(400)
     wait_until_training(bench)
     assert containers(bench) == before
     assert {pod: session["key"] for pod, session in connected(bench).items()} == {
@@ -117,7 +117,7 @@ def test_the_device_plugin_and_the_agent_are_killed_together(bench: Bench) -> No
     for part, counts in restarts.items():
         wait_until_restarted(bench.laneway, part, counts)
 
-    bench.laneway.installation.wait_until_advertised(800)
+    bench.laneway.installation.wait_until_advertised(400)
     wait_until_training(bench)
     assert containers(bench) == before
     assert {pod: (each["key"], each["gpu"]) for pod, each in connected(bench).items()} == {

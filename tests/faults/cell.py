@@ -45,7 +45,6 @@ CONFIG: Raw = {
     "logLevel": "debug",
     "scheduling": {
         "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}},
-        "activePercent": 100,
     },
     "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30},
     "timeouts": {

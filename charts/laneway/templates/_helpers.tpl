@@ -42,14 +42,18 @@ app.kubernetes.io/component: {{ .component }}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ $tag }}
 {{- end -}}
 
-{{/* node.yaml: gpu.source is one value that the file and the templates read. */}}
+{{/* sharing: YAML takes an unquoted off for a boolean. */}}
+{{- define "laneway.sharing" -}}{{ ternary "lanes" "off" (eq (toString .Values.sharing) "lanes") }}{{- end -}}
+
+{{/* node.yaml: gpu.source and sharing are values that the files and the templates read. */}}
 {{- define "laneway.nodeConfig" -}}
-{{- toYaml (merge (dict "gpuSource" .Values.gpu.source) .Values.node.config) -}}
+{{- toYaml (merge (dict "gpuSource" .Values.gpu.source "sharing" (include "laneway.sharing" .)) .Values.node.config) -}}
 {{- end -}}
 
 {{/* operator.yaml: the planner uses the agents' lanes, so that both count memory alike. Its namespaces are those of its rights. */}}
 {{- define "laneway.operatorConfig" -}}
 {{- $config := deepCopy .Values.operator.config -}}
+{{- $_ := set $config "sharing" (include "laneway.sharing" .) -}}
 {{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
 {{- with .Values.operator.namespaces -}}{{- $_ := set $config "namespaces" . -}}{{- end -}}
 {{- toYaml $config -}}

@@ -105,7 +105,7 @@ def test_no_mps_daemon_runs_where_it_has_nothing_to_do(values_file: ValuesFile) 
 def test_an_upgrade_leaves_the_mps_daemon_alone(values_file: ValuesFile) -> None:
     """Its end is the end of its clients' work."""
     before = daemon_sets(values_file(MPS))
-    changed = "node: {config: {overcommitPercent: 200, enforcement: {level: MPS}}, podLabels: {a: b}}"
+    changed = "sharing: lanes\nnode: {config: {enforcement: {level: MPS}}, podLabels: {a: b}}"
     configured = daemon_sets(values_file(changed))
     newer = daemon_sets(values_file(MPS), "--set", "image.tag=9.9.9")
 

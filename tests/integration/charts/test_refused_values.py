@@ -35,9 +35,26 @@ WRONG = {
         "gpu: {source: simulated, simulated: {gpus: [{memory: plenty}]}}",
         "at '/gpu/simulated/gpus/0/memory': 'plenty' does not match pattern",
     ),
-    "an overcommit below all": (
-        "node: {config: {overcommitPercent: 50}}",
-        "at '/node/config/overcommitPercent': minimum: got 50, want 100",
+    "sharing that is neither": ("sharing: all", "at '/sharing': value must be one of 'off', 'lanes'"),
+    "sharing for the nodes alone": (
+        "node: {config: {sharing: lanes}}",
+        "at '/node/config': additional properties 'sharing' not allowed",
+    ),
+    "the overcommit of an older chart": (
+        "node: {config: {overcommitPercent: 200}}",
+        "at '/node/config/overcommitPercent': value must be '(no longer a value: write sharing: lanes at the top of the values)'",
+    ),
+    "the active percent of an older chart": (
+        "operator: {config: {scheduling: {activePercent: 100}}}",
+        "at '/operator/config/scheduling/activePercent': value must be '(no longer a value: write sharing: lanes",
+    ),
+    "lanes as a placement policy": (
+        "operator: {config: {scheduling: {placement: {policy: lanes}}}}",
+        "at '/operator/config/scheduling/placement/policy': value must be '(no longer a value: write sharing: lanes",
+    ),
+    "reserved memory below none": (
+        "node: {config: {reserveMebibytes: -1}}",
+        "at '/node/config/reserveMebibytes': minimum: got -1, want 0",
     ),
     "an unknown turn policy": (
         "node: {config: {turns: {policy: random}}}",

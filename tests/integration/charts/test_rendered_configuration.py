@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from laneway.api.config_file import parse_config
 from laneway.api.node_config import NodeConfig
@@ -49,6 +50,13 @@ def test_the_planner_counts_lanes_as_the_nodes_do(values_file: ValuesFile) -> No
     assert operator.lanes.max_per_gpu == 3
 
 
+@pytest.mark.parametrize(("value", "want"), [("off", "off"), ('"off"', "off"), ("lanes", "lanes")])
+def test_nodes_and_planner_share_alike(values_file: ValuesFile, value: str, want: str) -> None:
+    files = configuration(values_file(f"sharing: {value}"))
+    assert parse_config(files["operator.yaml"], OperatorConfig, "operator.yaml").sharing == want
+    assert parse_config(files["node.yaml"], NodeConfig, "node.yaml").sharing == want
+
+
 def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> None:
     def hashes(text: str) -> dict[str, str]:
         objects = (found for found in yaml.safe_load_all(rendered(values_file(text))) if found)
@@ -66,7 +74,8 @@ def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> No
     operator = hashes("operator: {config: {logLevel: debug}}")
     assert operator["Deployment"] != before["Deployment"]
     assert operator["DaemonSet"] == before["DaemonSet"]
-    assert hashes("node: {config: {overcommitPercent: 200}}")["DaemonSet"] != before["DaemonSet"]
+    shared = hashes("sharing: lanes")
+    assert all(shared[kind] != before[kind] for kind in ("Deployment", "DaemonSet"))
 
 
 def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: ValuesFile) -> None:

@@ -155,7 +155,7 @@ def test_deleting_the_folders_ends_no_live_session(make_node: MakeNode) -> None:
 
 
 def test_the_inventory_lists_gpus_and_health(make_node: MakeNode) -> None:
-    node = make_node(overcommitPercent=150, reserveMebibytes=100)
+    node = make_node(reserveMebibytes=100)
     node.profile = {
         "gpus": [
             {"model": "Big", "memory": "2Gi", "count": 2, "numaNode": 1},
@@ -170,6 +170,6 @@ def test_the_inventory_lists_gpus_and_health(make_node: MakeNode) -> None:
     assert (first["model"], first["memory_bytes"], first["numa_node"]) == ("Big", 2 << 30, 1)
     assert first["nvlink_peers"] == [second["uuid"]]
     assert (third["model"], third["numa_node"], third["nvlink_peers"]) == ("Small", None, [])
-    assert {gpu["allocatable_percent"] for gpu in inventory["gpus"]} == {150}
+    assert {gpu["allocatable_percent"] for gpu in inventory["gpus"]} == {800}
     assert {gpu["reserve_bytes"] for gpu in inventory["gpus"]} == {100 << 20}
     assert all(gpu["healthy"] and gpu["simulated"] for gpu in inventory["gpus"])

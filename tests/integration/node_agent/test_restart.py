@@ -177,7 +177,7 @@ def test_a_second_connection_of_a_process_replaces_its_first(make_node: MakeNode
 
 
 def test_a_container_without_a_client_keeps_its_memory_over_a_restart(make_node: MakeNode) -> None:
-    node = make_node(overcommitPercent=200).start()
+    node = make_node().start()
     silent = node.container("silent", 70).await_socket()
     eventually("it has a lane", lambda: node.session("silent")["lane"] is not None)
     process = node.container("other", 60).await_socket().process()

@@ -45,7 +45,7 @@ def node() -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="lw-") as root:  # a short name: sockets have short paths
         (Path(root) / "var/lib/laneway/client").mkdir(parents=True)
         (Path(root) / "var/lib/laneway/client/sitecustomize.py").touch()
-        made = Node(Path(root), overcommitPercent=100).start()
+        made = Node(Path(root), sharing="off").start()
         yield made
         made.end()
 

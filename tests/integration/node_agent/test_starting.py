@@ -40,9 +40,9 @@ WRONG = {
         "node.yaml: turns.polici: Extra inputs",
     ),
     "a value out of range": (
-        "overcommitPercent: 50",
+        "reserveMebibytes: -1",
         "",
-        "node.yaml: overcommitPercent: Input should be greater",
+        "node.yaml: reserveMebibytes: Input should be greater",
     ),
     "no YAML": ("a: [", "", "node.yaml: this is not YAML"),
     "no GPU": ("gpuSource: simulated", "gpus: []", "gpus.yaml: gpus: Tuple should have at least 1 item"),

@@ -31,7 +31,6 @@ def operator(
 ) -> Iterator[OperatorProcess]:
     """A setup in which a job stays in one state until the test changes it."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["scheduling"]["activePercent"] = 100
     config["timeouts"] |= {"gangTimeoutSeconds": NEVER_SECONDS, "restartBackoffSeconds": 300}
     config["timeouts"] |= {"pauseSeconds": NEVER_SECONDS}
     with OperatorProcess(

@@ -24,9 +24,8 @@ PAUSE_SECONDS = 30
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """An operator for whom half of what a GPU offers is for paused and offloaded jobs."""
+    """An operator whose jobs share no GPUs: what a GPU offers beyond 100 percent is for paused and offloaded jobs."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["scheduling"]["activePercent"] = 100
     config["timeouts"]["pauseSeconds"] = PAUSE_SECONDS
     folder = tmp_path_factory.mktemp("pausing")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:

@@ -13,7 +13,6 @@ from tests.performance.node.agent_cost import AgentCost
 from tests.support.node_agent.node import Node, PeerProcess
 
 CLIENT = Path(__file__).with_name("client_process.py")
-_OVERCOMMIT_PERCENT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def node_with(*, gpus: int = 1, lanes: int = 0, **turns: Any) -> Iterator[Node]:
             gpus=gpus,
             lanes={"maxPerGpu": lanes},
             turns=turns,
-            overcommitPercent=_OVERCOMMIT_PERCENT,
+            sharing="lanes",
         )
         try:
             yield node.start()

@@ -88,7 +88,7 @@ def live_cluster(name: str, values: Sequence[Path] = VALUES) -> Iterator[LiveClu
 
     Args:
         name: the cluster's.
-        values: files of the chart's values, each over the one before; GPUs are not overcommitted.
+        values: files of the chart's values, each over the one before; with `sharing: off`.
 
     Raises:
         ClusterError: it does not come up; says why.

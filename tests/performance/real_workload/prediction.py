@@ -44,7 +44,11 @@ def operator_config(files: Sequence[Path] = VALUES) -> OperatorConfig:
     values: Any = {}
     for file in files:
         values = _merged(values, yaml.safe_load(file.read_text(encoding="utf-8")))
-    merged = values["operator"]["config"] | {"lanes": values["node"]["config"]["lanes"]}
+    merged = (
+        values["operator"]["config"]
+        | {"lanes": values["node"]["config"]["lanes"]}
+        | ({"sharing": values["sharing"]} if "sharing" in values else {})
+    )
     return parse_config(yaml.safe_dump(merged), OperatorConfig, str(files[-1]))
 
 

@@ -157,7 +157,7 @@ class Workstation:
         base = {
             "gpuSource": source,
             "reserveMebibytes": 300,
-            "overcommitPercent": 100,
+            "sharing": "off",
             "health": {"probeSeconds": 1},
         }
         self.node = Node(self.root, name="workstation", **{**base, **config})

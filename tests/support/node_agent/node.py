@@ -151,7 +151,7 @@ class Node:
         self.config: dict[str, Any] = {
             "gpuSource": "simulated",
             "reserveMebibytes": 0,
-            "overcommitPercent": 200,
+            "sharing": "lanes",
             **config,
         }
         self.profile: dict[str, Any] = {"gpus": [{"model": "Simulated", "memory": "1000Mi", "count": gpus}]}

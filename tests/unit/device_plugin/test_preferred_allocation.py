@@ -144,6 +144,32 @@ def test_a_plain_pod_with_two_whole_gpus_gets_half_of_each_overcommitted_one() -
     }
 
 
+@pytest.mark.parametrize(
+    ("held", "size", "want"),
+    [
+        ((60, 0), 40, {"GPU-0": 40}),
+        ((60, 0), 50, {"GPU-1": 50}),
+        ((100, 0), 100, {"GPU-1": 100}),
+        ((160, 100), 50, {"GPU-1": 50}),
+        ((160, 250), 100, {"GPU-0": 100}),
+    ],
+    ids=[
+        "the fullest within 100 percent",
+        "an empty one",
+        "a whole one",
+        "the emptiest",
+        "the emptiest, whole",
+    ],
+)
+def test_a_plain_pod_shares_time_only_where_no_gpu_has_its_share_left(
+    held: tuple[int, int], size: int, want: dict[str, int]
+) -> None:
+    gpus = [gpu(index, offer=800) for index in range(2)]
+    available = tuple(one for index in range(2) for one in ids(index, range(held[index], 800)))
+
+    assert shares_of(preferred_ids(PreferredRequest(size, available), gpus).ids) == want
+
+
 def test_an_offer_that_is_not_a_multiple_of_a_hundred() -> None:
     gpus = [gpu(index, offer=150) for index in range(2)]
     available = tuple(one for index in range(2) for one in ids(index, range(150)))

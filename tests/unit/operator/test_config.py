@@ -54,6 +54,19 @@ def test_quotas_of_namespaces_are_chosen_as_admission() -> None:
         ),
         ("scheduling: {order: {policy: fifo, options: {speed: 1}}}", ["speed", "fifo"]),
         ("scheduling: {admission: [{policy: quotas}]}", ["no admission policy 'quotas'", "quota"]),
+        ("sharing: all", ["sharing", "'off' or 'lanes'"]),
+        (
+            "scheduling: {activePercent: 100}",
+            ["scheduling", "activePercent was replaced: write sharing: lanes at the top"],
+        ),
+        (
+            "scheduling: {placement: {policy: lanes}}",
+            ["placement: write sharing: lanes at the top of the file"],
+        ),
+        (
+            "scheduling: {joining: {keepGainRatio: 0.5}}",
+            ["keep_gain_ratio is 0.5: write at most min_gain_ratio, 0.1"],
+        ),
         ("timeouts: {gangTimeoutSeconds: soon}", ["timeouts.gangTimeoutSeconds", "'soon'"]),
         ("timeouts: {gangTimeout: 5}", ["timeouts.gangTimeout"]),
         ("lease: {durationSeconds: 5, renewDeadlineSeconds: 10}", ["lease", "rising order"]),

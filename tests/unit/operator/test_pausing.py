@@ -18,7 +18,7 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, PreemptionAction
-from laneway.scheduling.config.operator_config import OperatorConfig, SchedulingConfig
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     GIB,
@@ -37,7 +37,7 @@ from tests.unit.operator.builders import (
 )
 
 URGENT = PriorityClassRecord("urgent", 10, is_default=False)
-CONFIG = OperatorConfig(scheduling=SchedulingConfig(active_percent=100))
+CONFIG = OperatorConfig()
 
 
 def asked(depth: PreemptionAction, at: float = NOW - 5) -> JobBuilder:

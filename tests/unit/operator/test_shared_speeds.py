@@ -11,7 +11,7 @@ from laneway.operator.cycle.shared_speeds import Count, MeasuredSpeed, SpeedBook
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.pacing import SPEED_ITERATIONS, SPEED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
-from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     GIB,
@@ -121,13 +121,11 @@ class Cluster:
 
     def __init__(self) -> None:
         self.jobs = [self._job("reads", PROFILE), self._job("writes", PROFILE)]
-        self.cycle = Cycle(
-            OperatorConfig(scheduling=SchedulingConfig(placement=PolicyConfig(policy="lanes")))
-        )
+        self.cycle = Cycle(OperatorConfig(sharing="lanes"))
         self.cluster = a_view()
 
     def _job(self, name: str, profile: ProfileStatus) -> JobRecord:
-        made = a_job(name).share(50).placed("n1", percent=50, at=NOW - 5000).running(since=NOW - 4000)
+        made = a_job(name).placed("n1", at=NOW - 5000).running(since=NOW - 4000)
         return made.ran(profile, at=NOW - 5000).record
 
     def run(self, at: float, *iterations: int, more: tuple[dict[str, object], ...] = ()) -> CycleResult:
@@ -144,7 +142,8 @@ class Cluster:
         sessions = [
             a_session(pod, **figures, iterations=count) for pod, count in zip(pods, iterations, strict=True)
         ]
-        node = replace(a_gpu_node("n1", 1, sessions={0: [*sessions, *more]}), observed_seconds=at)
+        node = a_gpu_node("n1", 1, sessions={0: [*sessions, *more]}, percent=800)
+        node = replace(node, observed_seconds=at)
         view = a_view(self.jobs, pods, [node])
         return self.cycle.run(view, WriteHistory({}, {}), at)
 

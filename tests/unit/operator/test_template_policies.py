@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,11 +32,6 @@ def ended(
     return ran.after(transitions.succeeded, "done", NOW - 4, NOW - 4).status(**figures).record
 
 
-def overcommitted(node: GPUNodeRecord) -> GPUNodeRecord:
-    """Its GPUs offer twice their shares, so that memory decides."""
-    return replace(node, gpus=tuple(gpu.model_copy(update={"allocatable_percent": 200}) for gpu in node.gpus))
-
-
 def scheduling(**policies: str) -> OperatorConfig:
     stages = {stage: {"policy": policy.replace("_", "-")} for stage, policy in policies.items()}
     return OperatorConfig.model_validate({"scheduling": stages})
@@ -51,32 +45,31 @@ def started(
     return {key.removeprefix("ns/") for key in decision.starts}
 
 
-@pytest.mark.parametrize(("profile", "both"), [(None, False), (SMALL, True)])
+IDLE_HALF = SMALL.model_copy(update={"data_microseconds": 100_000})
+
+
+@pytest.mark.parametrize(("profile", "both"), [(None, False), (IDLE_HALF, True)])
 def test_jobs_of_a_known_template_share_a_gpu_that_their_quotas_do_not(
     profile: ProfileStatus | None, both: bool
 ) -> None:
     share = {"gpus": {"type": "Share", "sharePercent": 60}}
     before = ended(of_template("before", "train", **share), profile=profile)
     jobs = [of_template(name, "train", **share).visited().record for name in ("a", "b")]
-    nodes = [overcommitted(a_gpu_node("n1", gpus=1))]
-    found = started(nodes, OperatorConfig(), before, *jobs)
+    nodes = [a_gpu_node("n1", gpus=1, percent=800)]
+    found = started(nodes, OperatorConfig(sharing="lanes"), before, *jobs)
     assert found == ({"a", "b"} if both else {"a"})
-
-
-IDLE_HALF = SMALL.model_copy(update={"data_microseconds": 100_000})
 
 
 @pytest.mark.parametrize(("profile", "joins"), [(SMALL, False), (IDLE_HALF, True)])
 def test_the_lanes_policy_lets_a_job_join_another_while_that_loads_data(
     profile: ProfileStatus, joins: bool
 ) -> None:
-    share = {"gpus": {"type": "Share", "sharePercent": 50}}
-    before = ended(of_template("before", "train", **share), profile=profile)
-    there = of_template("there", "train", **share).placed("n1", percent=50).running().status(profile=profile)
-    comes = of_template("comes", "train", **share).visited().record
-    found = started(
-        [a_gpu_node("n1", gpus=1)], scheduling(placement="lanes"), before, comes, holders=(there.record,)
-    )
+    whole = {"gpus": {"type": "Count", "count": 1}}
+    before = ended(of_template("before", "train", **whole), profile=profile)
+    there = of_template("there", "train", **whole).placed("n1").running().status(profile=profile)
+    comes = of_template("comes", "train", **whole).visited().record
+    nodes = [a_gpu_node("n1", gpus=1, percent=800)]
+    found = started(nodes, OperatorConfig(sharing="lanes"), before, comes, holders=(there.record,))
     assert found == ({"comes"} if joins else set())
 
 

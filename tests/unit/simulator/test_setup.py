@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
+from laneway.scheduling.placement.joined import Joined
+from laneway.scheduling.placement.lanes import Lanes
+from laneway.scheduling.placement.tiresias import TiresiasPlacement
 from laneway.simulator import (
     IDEAL,
     Costs,
@@ -50,7 +53,6 @@ def test_an_operators_configuration_gives_policies_and_the_model() -> None:
             "scheduling": {
                 "order": {"policy": "tiresias-las", "options": {"thresholdsGpuSeconds": [60, 600]}},
                 "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 5}},
-                "activePercent": 100,
             },
             "lanes": {"maxPerGpu": 2},
         }
@@ -65,6 +67,32 @@ def test_an_operators_configuration_gives_policies_and_the_model() -> None:
     )
     ((gpu,),) = (node.gpus for node in setup.nodes(make_nodes("1x1")))
     assert (gpu.active_percent, gpu.lane_rules.max_lanes) == (100, 2)
+
+
+@pytest.mark.parametrize(("sharing", "offered", "active"), [("off", 100, 100), ("lanes", 800, 400)])
+def test_an_operators_switch_decides_whether_jobs_join_others(
+    sharing: str, offered: int, active: int
+) -> None:
+    configured = OperatorConfig.model_validate(
+        {
+            "sharing": sharing,
+            "scheduling": {"placement": {"policy": "tiresias"}, "joining": {"minGainRatio": 0.2}},
+        }
+    )
+    setup = make_setup(None, None, ["keep_gain_ratio=0.1"] if sharing == "lanes" else [], configured)
+    ((gpu,),) = (node.gpus for node in setup.nodes(make_nodes("1x1")))
+    assert (gpu.allocatable_percent, gpu.active_percent) == (offered, active)
+    alone = TiresiasPlacement()
+    lanes = Lanes(min_gain_ratio=0.2, keep_gain_ratio=0.1)
+    assert setup.policies.placement == (Joined(alone, lanes) if sharing == "lanes" else alone)
+    assert setup.parameters["model"] == ("lanes" if sharing == "lanes" else "alone")
+
+
+def test_the_placement_lanes_turns_the_operators_switch_on() -> None:
+    setup = make_setup(None, "lanes", [], OperatorConfig())
+    ((gpu,),) = (node.gpus for node in setup.nodes(make_nodes("1x1")))
+    assert (gpu.allocatable_percent, gpu.active_percent) == (800, 400)
+    assert setup.policies.placement == Lanes()
 
 
 def test_another_order_than_the_configured_one_keeps_the_other_stages() -> None:

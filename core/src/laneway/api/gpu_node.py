@@ -148,7 +148,7 @@ class GPUStatus(Status):
     memory_bytes: int = Field(description="Memory of the GPU.", ge=0)
     allocatable_bytes: int = Field(description="Memory for jobs: all but the reserve for the driver.", ge=0)
     allocatable_percent: int = Field(
-        description="Shares that can be allocated: 100 times the overcommit factor.", ge=0
+        description="Shares that can be allocated: 100, or more with sharing: lanes.", ge=0
     )
     numa_node: int | None = Field(default=None, description="NUMA node of the GPU, where it is known.", ge=0)
     nvlink_peers: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs connected by NVLink.")

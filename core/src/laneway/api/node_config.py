@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from laneway.api.gpu_sharing import Sharing, refuse_replaced
 from laneway.api.health_config import HealthConfig
 from laneway.api.schema import Model
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 DeviceStrategy = Literal["cdi", "device-specs", "volume-mounts", "env"]
 """How a GPU reaches a container, the strongest first."""
@@ -124,15 +125,18 @@ class EnforcementConfig(Model):
     )
 
 
+REPLACED = {"overcommitPercent": "write sharing: lanes to let jobs share GPUs, or leave it out"}
+"""Names of older configuration files, with what to write instead."""
+
+
 class NodeConfig(Model):
     """The whole file."""
 
     gpu_source: Literal["nvml", "simulated"] = "nvml"
-    overcommit_percent: int = Field(
-        default=100,
-        ge=100,
-        le=1000,
-        description="Percent of each GPU that the node offers as shares. Above 100, jobs of more than one GPU in total share it; lanes still keep their memory within the GPU's.",
+    sharing: Sharing = Field(
+        default="off",
+        description="Whether jobs join others on GPUs. off: a GPU offers 100 percent. lanes: it offers 800, of which 400 may take turns; "
+        "lanes still keep the memory of its jobs within the GPU's.",
     )
     reserve_mebibytes: int = Field(
         default=300,
@@ -163,3 +167,8 @@ class NodeConfig(Model):
     health: HealthConfig = HealthConfig()
     enforcement: EnforcementConfig = EnforcementConfig()
     watchdog: WatchdogConfig = WatchdogConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_current(cls, values: Any) -> Any:
+        return refuse_replaced(values, REPLACED)

@@ -1,8 +1,8 @@
 """Chooses the ids for a container: a pure function of the free ids and the operator's choices.
 
 The GPU that the operator chose comes first. Without a choice, a fraction goes to the fullest GPU that still
-holds it (best fit, so that large parts stay free), and several GPUs are chosen by NVLink. Capacity reserved
-for a pod on its way is used only if nothing else is free.
+holds it within its 100 percent (best fit, so that large parts stay free), else to the emptiest, and several
+GPUs are chosen by NVLink. Capacity reserved for a pod on its way is used only if nothing else is free.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from laneway.api.device_ids import gpu_of
 from laneway.api.inventory import InventoryGPU
-from laneway.device_plugin.gpu_layouts import GPULayout, layouts_for, split_error
+from laneway.device_plugin.gpu_layouts import WHOLE_PERCENT, GPULayout, layouts_for, split_error
 from laneway.device_plugin.topology import closest_gpus
 
 
@@ -72,12 +72,14 @@ def preferred_ids(
         ({}, "best fit, on capacity reserved for another pod"),
     ):
         for layout in _layouts(request.size, gpus):
-            candidates = free.candidates(layout, excluded)
-            chosen = (
-                closest_gpus(candidates, layout.gpus, free.required) if len(candidates) >= layout.gpus else ()
-            )
-            if chosen and free.fits(layout, chosen):
-                return PreferredIds(free.take(layout, chosen), reason)
+            for candidates in free.candidates(layout, excluded):
+                chosen = (
+                    closest_gpus(candidates, layout.gpus, free.required)
+                    if len(candidates) >= layout.gpus
+                    else ()
+                )
+                if chosen and free.fits(layout, chosen):
+                    return PreferredIds(free.take(layout, chosen), reason)
     raise NoFitError(_no_fit_message(request.size, gpus, free))
 
 
@@ -132,11 +134,20 @@ class _FreeIds:
             identifier for uuid in dict.fromkeys(uuids) for identifier in self.ids[uuid][: layout.percent]
         )
 
-    def candidates(self, layout: GPULayout, reserved: Mapping[str, int]) -> list[InventoryGPU]:
-        """Return the GPUs with capacity beyond what is reserved, the fullest first."""
+    def candidates(
+        self, layout: GPULayout, reserved: Mapping[str, int]
+    ) -> tuple[list[InventoryGPU], list[InventoryGPU]]:
+        """Return the GPUs with capacity beyond what is reserved: those whose shares stay within 100 percent, the fullest first; then all,
+        the emptiest first, as their holders are to share time."""
         free = {uuid: len(ids) - reserved.get(uuid, 0) for uuid, ids in self.ids.items()}
         fitting = [self.gpus[uuid] for uuid in free if free[uuid] >= layout.percent or uuid in self.required]
-        return sorted(fitting, key=lambda gpu: (free[gpu.uuid], gpu.index))
+        fitting.sort(key=lambda gpu: (free[gpu.uuid], gpu.index))
+
+        def is_unshared(gpu: InventoryGPU) -> bool:
+            return gpu.allocatable_percent - free[gpu.uuid] + layout.percent <= WHOLE_PERCENT
+
+        unshared = [gpu for gpu in fitting if is_unshared(gpu) or gpu.allocatable_percent == layout.percent]
+        return unshared, sorted(fitting, key=lambda gpu: (-free[gpu.uuid], gpu.index))
 
 
 def _slot_order(identifier: str) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.api.inventory import DeviceAccess, Inventory, InventoryGPU
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.atomic_file import write_atomically
@@ -70,7 +71,7 @@ def _gpu(info: GPUInfo, config: NodeConfig, health: GPUHealth) -> InventoryGPU:
         model=info.model,
         memory_bytes=info.memory_bytes,
         reserve_bytes=min(config.reserve_mebibytes * _MEBIBYTE, info.memory_bytes),
-        allocatable_percent=config.overcommit_percent,
+        allocatable_percent=OFFERED_PERCENT[config.sharing],
         numa_node=info.numa_node,
         nvlink_peers=info.nvlink_peers,
         healthy=health.healthy,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.scheduling import GPU, Node, Policies
 from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.scheduling.config.parameters import checked, from_text, parameters
@@ -20,6 +21,7 @@ from laneway.scheduling.config.registry import (
     ADMISSION,
     DEFAULTS,
     ORDER,
+    PLACEMENT,
     PRESETS,
     STAGES,
     choices,
@@ -53,7 +55,7 @@ class Setup:
     costs: Costs
     knowledge: Knowledge
     sharing: Sharing | None
-    """How GPUs are shared; None: as the nodes define."""
+    """How many shares GPUs offer; None: as the nodes define."""
 
     operator: OperatorModel
     """The ideal one, unless an operator's configuration is given."""
@@ -93,14 +95,19 @@ def make_setup(
     if stages and policy not in PRESETS:
         placement = placement or stages["placement"].policy
         named = {"preemption": stages["preemption"].policy, "admission": _listed(stages)} | named
-    owners = _owners(policy, placement, named)
+    if configured is not None and placement == SHARED:
+        configured = configured.model_copy(update={"sharing": "lanes"})
+    joins = configured is not None and configured.sharing == "lanes" and placement != SHARED
+    owners = _owners(policy, placement, named, joins=joins)
     if configured is not None:
         owners |= {"latencies": Latencies, "failures": Failures}
     values = _values([pair for pair in given if pair[0] not in _CHOSEN], owners)
     for role, stage in stages.items():
         if owners.get(role) is _factory(role, stage.policy):
             values[role] = checked(owners[role], stage.parameters(), role) | values[role]
-    sharing_values = values["sharing"]
+    if configured is not None and joins:
+        values["joining"] = configured.scheduling.joining.model_dump() | values["joining"]
+    sharing_values = _offered(configured) | values["sharing"]
     chosen = _choices(policy, placement, named)
     made = policies(
         order=policy,
@@ -110,9 +117,10 @@ def make_setup(
         allocation=named.get("allocation"),
         admission=_admission(named),
         admission_options={name: values[f"admission {name}"] for name in _admission(named)},
+        joining=values["joining"] if joins else None,
         **{f"{stage}_options": values[stage] for stage in chosen},
     )
-    model_name = _model_name(chosen, named)
+    model_name = _model_name(chosen, named, joins=joins)
     shared = chosen["placement"] == SHARED or bool(sharing_values)
     return Setup(
         policy,
@@ -136,15 +144,20 @@ Factory = Callable[..., object]
 
 def counted(nodes: Sequence[Node], configured: OperatorConfig) -> tuple[Node, ...]:
     """Return nodes whose GPUs' memory and turns are counted as an operator's configuration says."""
-    rules, active_percent = configured.lane_rules(), configured.scheduling.active_percent
+    rules = configured.lane_rules()
 
     def as_counted(gpu: GPU) -> GPU:
-        active = (
-            gpu.active_percent if active_percent is None else min(active_percent, gpu.allocatable_percent)
-        )
-        return replace(gpu, lane_rules=rules, active_percent=active)
+        active_percent = configured.active_percent(gpu.allocatable_percent)
+        return replace(gpu, lane_rules=rules, active_percent=active_percent)
 
     return tuple(replace(node, gpus=tuple(map(as_counted, node.gpus))) for node in nodes)
+
+
+def _offered(configured: OperatorConfig | None) -> dict[str, Any]:
+    """Return how many shares GPUs offer where nodes have the operator's switch."""
+    if configured is None or configured.sharing == "off":
+        return {}
+    return {"overcommit": OFFERED_PERCENT[configured.sharing] / 100}
 
 
 def _stages(scheduling: SchedulingConfig) -> dict[str, PolicyConfig]:
@@ -167,9 +180,11 @@ def _factory(role: str, name: str) -> Factory:
     return found
 
 
-def _owners(policy: str, placement: str | None, named: Mapping[str, str]) -> dict[str, Factory]:
+def _owners(
+    policy: str, placement: str | None, named: Mapping[str, str], *, joins: bool
+) -> dict[str, Factory]:
     """Return everything with parameters, by its role."""
-    owners: dict[str, Factory] = {}
+    owners: dict[str, Factory] = {"joining": PLACEMENT[SHARED]} if joins else {}
     for stage, name in _choices(policy, placement, named).items():
         owners[stage] = _known(stage, name, policy)
     for name in _admission(named):
@@ -178,7 +193,7 @@ def _owners(policy: str, placement: str | None, named: Mapping[str, str]) -> dic
                 f"there is no admission policy {name!r}; write one of {', '.join(ADMISSION.names())}"
             )
         owners[f"admission {name}"] = ADMISSION[name]
-    model = _model_name(_choices(policy, placement, named), named)
+    model = _model_name(_choices(policy, placement, named), named, joins=joins)
     if model not in MODELS:
         raise ValueError(f"there is no model {model!r}; write one of {', '.join(sorted(MODELS))}")
     return owners | {
@@ -254,11 +269,11 @@ def _admission(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in named.get("admission", "").split(",") if name.strip())
 
 
-def _model_name(chosen: Mapping[str, str], named: Mapping[str, str]) -> str:
+def _model_name(chosen: Mapping[str, str], named: Mapping[str, str], *, joins: bool) -> str:
     """Return the chosen model, or the default for the placement and the elastic policy."""
     if "model" in named:
         return named["model"]
-    if chosen["placement"] == SHARED:
+    if joins or chosen["placement"] == SHARED:
         return SHARED
     return "alone" if chosen["elastic"] == "none" else "adaptive"
 

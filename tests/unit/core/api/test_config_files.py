@@ -16,6 +16,15 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "want"),
+    [("", "off"), ("sharing: off", "off"), ('sharing: "off"', "off"), ("sharing: lanes", "lanes")],
+)
+def test_the_switch_is_read_quoted_or_not(text: str, want: str) -> None:
+    """YAML takes an unquoted off for a boolean."""
+    assert parse_config(text, NodeConfig, "node.yaml").sharing == want
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("gpuSource: cuda", "node.yaml: gpuSource: Input should be 'nvml' or 'simulated' (found 'cuda')"),
@@ -29,9 +38,10 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
         ),
         ("turns: 5", "(found 5): write names with values"),
         ("health: {ignoredXids: 13}", "(found 13): write a list"),
+        ("sharing: all", "node.yaml: sharing: Input should be 'off' or 'lanes' (found 'all')"),
         (
-            "overcommitPercent: 50",
-            "node.yaml: overcommitPercent: Input should be greater than or equal to 100 (found 50)",
+            "overcommitPercent: 200",
+            "overcommitPercent was replaced: write sharing: lanes to let jobs share GPUs, or leave it out",
         ),
         (
             "turns: {policy: lottery}",

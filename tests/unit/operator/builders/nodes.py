@@ -66,8 +66,9 @@ def a_gpu_node(
     ready: bool = True,
     sessions: Mapping[int, Sequence[dict[str, Any]]] | None = None,
     sick: dict[int, float] | None = None,
+    percent: int = 100,
 ) -> GPUNodeRecord:
-    """What a node's agent reports: GPUs of 80 GiB, some of them out of use since some time."""
+    """What a node's agent reports: GPUs of 80 GiB that offer so many percent, some of them out of use since some time."""
     condition = Condition(
         type="Ready",
         status="True" if ready else "False",
@@ -79,6 +80,7 @@ def a_gpu_node(
         {
             **a_gpu(name, index),
             **_health((sick or {}).get(index)),
+            "allocatablePercent": percent,
             "sessions": list((sessions or {}).get(index, ())),
         }
         for index in range(gpus)

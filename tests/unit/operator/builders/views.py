@@ -15,7 +15,7 @@ from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import ClusterSnapshot
-from laneway.scheduling.config.operator_config import OperatorConfig, SchedulingConfig
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders.moment import NOW, TIMEOUTS
 from tests.unit.operator.builders.nodes import a_node
@@ -53,10 +53,9 @@ def a_view(
 class SchedulerView:
     """The scheduler's input, kept from cycle to cycle."""
 
-    def __init__(self, active_percent: int | None = None) -> None:
+    def __init__(self) -> None:
         self._cache = JobCache(TIMEOUTS)
-        config = OperatorConfig(scheduling=SchedulingConfig(active_percent=active_percent))
-        self._sync = SchedulerSync(config)
+        self._sync = SchedulerSync(OperatorConfig())
 
     def update(self, view: ClusterState, delta: Delta, now: float = NOW) -> ClusterSnapshot:
         """Give the scheduler what has changed; return all that it has."""
@@ -77,6 +76,6 @@ def scheduler_input(sync: SchedulerSync) -> ClusterSnapshot:
     )
 
 
-def snapshot_of(view: ClusterState, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
+def snapshot_of(view: ClusterState, now: float = NOW) -> ClusterSnapshot:
     """What the scheduler has been given."""
-    return SchedulerView(active_percent).update(view, view.everything(), now)
+    return SchedulerView().update(view, view.everything(), now)

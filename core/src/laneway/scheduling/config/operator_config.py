@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
+from laneway.api.gpu_sharing import ACTIVE_PERCENT, Sharing, SharingSwitch, refuse_replaced
 from laneway.api.node_config import LaneConfig
 from laneway.api.schema import Model
 from laneway.lanes import LaneRules
@@ -34,6 +35,33 @@ class PolicyConfig(Model):
         }
 
 
+REPLACED = {
+    "activePercent": "write sharing: lanes at the top of the file to let jobs share GPUs, or leave it out",
+}
+"""Names of older configuration files, with what to write instead."""
+
+REPLACED_PLACEMENT = (
+    "write sharing: lanes at the top of the file in place of the policy lanes, and its options below joining"
+)
+
+
+class JoiningConfig(Model):
+    """With ``sharing: lanes``: when jobs join others on GPUs, and stay."""
+
+    min_gain_ratio: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="The least gain in work on each GPU for a job to join others there; 1 is the work of a job alone.",
+    )
+    keep_gain_ratio: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="The least measured gain for a job to stay with others, at most minGainRatio.",
+    )
+
+
 class SchedulingConfig(Model):
     """The policies of each stage: admission, order, placement, preemption."""
 
@@ -44,16 +72,13 @@ class SchedulingConfig(Model):
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
-    active_percent: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_000,
-        description="Percent of a GPU whose holders take turns at the same time. The rest of what nodes offer (overcommitPercent) is for "
-        "paused and offloaded jobs; without it, every preempted job is evicted.",
-    )
+    joining: JoiningConfig = JoiningConfig()
 
-    def policies(self) -> Policies:
+    def policies(self, sharing: SharingSwitch = "off") -> Policies:
         """Return the policies.
+
+        Args:
+            sharing: whether jobs join others on GPUs.
 
         Raises:
             ValueError: unknown name or parameter; the message lists the known ones.
@@ -67,11 +92,19 @@ class SchedulingConfig(Model):
             order_options=self.order.parameters(),
             placement_options=self.placement.parameters(),
             preemption_options=self.preemption.parameters(),
+            joining=self.joining.model_dump() if sharing == "lanes" else None,
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_current(cls, values: Any) -> Any:
+        return refuse_replaced(values, REPLACED)
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
-        self.policies()
+        if self.placement.policy == "lanes":
+            raise ValueError(f"placement: {REPLACED_PLACEMENT}")
+        self.policies("lanes")
         return self
 
 
@@ -260,6 +293,11 @@ class OperatorConfig(Model):
         description="Create the pods of a gang on their nodes, without kube-scheduler, where neither volumes nor anything else in the template "
         "needs it. For nodes on which hardly any other pods start.",
     )
+    sharing: Sharing = Field(
+        default="off",
+        description="Whether jobs join others on GPUs. off: each share belongs to one job. lanes: a job also joins others where all of "
+        "them together do more work. As in the nodes' configuration.",
+    )
     scheduling: SchedulingConfig = SchedulingConfig()
     lanes: LaneConfig = Field(
         default=LaneConfig(),
@@ -272,6 +310,14 @@ class OperatorConfig(Model):
         default=9090, ge=0, le=65_535, description="0: any free port, shown in the log."
     )
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def policies(self) -> Policies:
+        """Return the policies of all stages."""
+        return self.scheduling.policies(self.sharing)
+
+    def active_percent(self, allocatable_percent: int) -> int:
+        """Return the percent of a GPU whose holders take turns at the same time, by what its node offers."""
+        return min(ACTIVE_PERCENT[self.sharing], allocatable_percent)
 
     def lane_rules(self) -> LaneRules:
         """Return how the scheduler counts a GPU's memory."""

@@ -18,6 +18,8 @@ from laneway.scheduling.config import plug_ins
 from laneway.scheduling.config.parameters import checked, parameters
 from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.order.policy import OrderPolicy
+from laneway.scheduling.placement.joined import Joined
+from laneway.scheduling.placement.lanes import Lanes
 from laneway.scheduling.placement.policy import PlacementPolicy
 from laneway.scheduling.preemption.policy import PreemptionPolicy
 
@@ -244,6 +246,7 @@ def policies(
     elastic_options: Options | None = None,
     allocation_options: Options | None = None,
     admission_options: Mapping[str, Options] | None = None,
+    joining: Options | None = None,
 ) -> Policies:
     """Return the policies of these names, with these parameters.
 
@@ -260,6 +263,8 @@ def policies(
         elastic_options: of the elastic policy.
         allocation_options: of the allocation policy.
         admission_options: parameters of the admission policies, by their names.
+        joining: parameters of the policy ``lanes``, by which jobs join others where the placement policy finds no GPU for them alone;
+            None: they join no others.
 
     Raises:
         ValueError: there is no policy, or no parameter, of such a name, or a parameter has a wrong value; says which
@@ -288,8 +293,13 @@ def policies(
     return Policies(
         admission=tuple(ADMISSION.made(name, (admission_options or {}).get(name, {})) for name in admission),
         order=made(ORDER),
-        placement=made(PLACEMENT),
+        placement=made(PLACEMENT) if joining is None else _joined(made(PLACEMENT), joining),
         preemption=made(PREEMPTION),
         elastic=made(ELASTIC),
         allocation=made(ALLOCATION),
     )
+
+
+def _joined(alone: PlacementPolicy, options: Options) -> PlacementPolicy:
+    lanes = Lanes(**checked(Lanes, options, "placement policy lanes"))
+    return alone if isinstance(alone, Lanes) else Joined(alone, lanes)

@@ -30,6 +30,8 @@ class FreeCapacity:
         tracked: TrackedView,
         avoided: Mapping[str, frozenset[int]],
         speeds: SpeedsByModel | None = None,
+        *,
+        unshared: bool = False,
     ) -> None:
         """Read a view.
 
@@ -38,7 +40,9 @@ class FreeCapacity:
             tracked: what counts as held.
             avoided: by job, the numbers of the nodes that it is not to be placed on now.
             speeds: what is known of jobs that share GPUs; None: nothing.
+            unshared: count only GPUs on which the shares of all that take turns add up to at most 100 percent.
         """
+        self._unshared = unshared
         self.tracked = tracked
         self.speeds = speeds or SpeedsByModel()
         self._allocations = allocations
@@ -48,6 +52,15 @@ class FreeCapacity:
         self._fewest: dict[object, int] = {}
         self._asked_of: Job | None = None
         self._found: _Suitable = ((), (), 0)
+
+    def unshared(self) -> FreeCapacity:
+        """Return the same view, in which no job joins others: the shares on a GPU add up to at most 100 percent."""
+        return FreeCapacity(self._allocations, self.tracked, self._avoided, self.speeds, unshared=True)
+
+    def is_unshared(self, gpu: GPU, share_percent: int) -> bool:
+        """Whether the shares on a GPU add up to at most 100 percent with a worker's share."""
+        number = self._allocations.number[gpu.uuid]
+        return self._index.free[number] >= _free_unshared(self._allocations.classes[number], share_percent)
 
     @property
     def _index(self) -> FreeIndex:
@@ -85,7 +98,7 @@ class FreeCapacity:
         """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
         closed = self._closed(job)
         fits = self._check(job, gpu_class, share_percent)
-        for number in self._index.fullest(gpu_class, share_percent):
+        for number in self._index.fullest(gpu_class, self._needed(gpu_class, share_percent)):
             if self._allocations.node_numbers[number] not in closed and (fits is None or fits(number)):
                 yield self._allocations.gpus[number]
 
@@ -93,7 +106,7 @@ class FreeCapacity:
         """Yield what :meth:`fullest` does, the most free first."""
         closed = self._closed(job)
         fits = self._check(job, gpu_class, share_percent)
-        for number in self._index.emptiest(gpu_class, share_percent):
+        for number in self._index.emptiest(gpu_class, self._needed(gpu_class, share_percent)):
             if self._allocations.node_numbers[number] not in closed and (fits is None or fits(number)):
                 yield self._allocations.gpus[number]
 
@@ -104,7 +117,7 @@ class FreeCapacity:
         """
         each, limits = job.demand.gpus_per_worker, self.host_limits(job)
         if not (lanes_matter(job.demand, gpu_class) or mps_matters(gpu_class, share_percent)):
-            found = self._index.counts(gpu_class, share_percent)
+            found = self._index.counts(gpu_class, self._needed(gpu_class, share_percent))
             nodes_by_gpus = found.limited(limits, each) if limits else found.nodes
             avoided = self.avoided(job)
             if not avoided:
@@ -143,11 +156,11 @@ class FreeCapacity:
     def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
         """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
         fits = self._check(job, gpu_class, share_percent)
-        free = self._index.free
+        free, needed_percent = self._index.free, self._needed(gpu_class, share_percent)
         numbers = [
             number
             for number in self._allocations.usable_on(node, gpu_class)
-            if free[number] >= share_percent and (fits is None or fits(number))
+            if free[number] >= needed_percent and (fits is None or fits(number))
         ]
         numbers.sort(key=free.__getitem__)  # they came by number, and stay so among equals
         gpus = self._allocations.gpus
@@ -297,6 +310,10 @@ class FreeCapacity:
                 return used
         return 0
 
+    def _needed(self, gpu_class: GPUClass, share_percent: int) -> int:
+        """Return what has to be free of a GPU of a class for a worker with this share."""
+        return _free_unshared(gpu_class, share_percent) if self._unshared else share_percent
+
     def _check(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Callable[[int], bool] | None:
         return worker_check(self._allocations, self.tracked, job, gpu_class, share_percent)
 
@@ -304,6 +321,12 @@ class FreeCapacity:
         gpu = self._allocations.gpus[number]
         tenants = self._allocations.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+
+
+def _free_unshared(gpu_class: GPUClass, share_percent: int) -> int:
+    """Return what has to be free of a GPU so that, with a worker of this share, its shares add up to at most 100 percent."""
+    beyond_percent = max(0, gpu_class.active_percent - 100)
+    return min(gpu_class.active_percent, share_percent + beyond_percent)
 
 
 def _fewest_gpus(demand: Demand) -> int:

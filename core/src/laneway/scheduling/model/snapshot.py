@@ -362,7 +362,7 @@ class GPU:
     """Memory less the reserve for frameworks."""
 
     allocatable_percent: int = 100
-    """Shares on offer: 100 times the overcommit factor."""
+    """Shares on offer: 100, or more where jobs join others."""
 
     active_percent: int | None = None
     """Percent that may take turns at the same time; the rest can only be held by paused and offloaded jobs. None: all of it."""

@@ -124,6 +124,7 @@ class _Search:
     ) -> None:
         self._job = job
         self._capacity = capacity
+        self._policy = policy
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
         """By the GPU's model and its sharers."""
@@ -134,7 +135,7 @@ class _Search:
             found = 0
             for gpu in capacity.emptiest(job, gpu_class, share_percent):
                 self._sharers[gpu.uuid] = capacity.sharers(gpu)
-                if policy.is_worth_it(self._change(gpu)):
+                if self._may_join(gpu, share_percent):
                     groups.setdefault((gpu.node, at), []).append(gpu)
                     found += 1
                     if found >= enough:
@@ -145,6 +146,13 @@ class _Search:
         self._shares = [choices[at][1] for _, at in sorted(groups)]
         self._workers_in = self._counted()
         """How many workers fit in each group."""
+
+    def _may_join(self, gpu: GPU, share_percent: int) -> bool:
+        """Whether the GPU has a share that nobody else holds, or the job gains enough by sharing. Nobody measures what a foreign pod
+        gains or loses, so it is not joined."""
+        if gpu.foreign:
+            return self._capacity.is_unshared(gpu, share_percent)
+        return self._policy.is_worth_it(self._change(gpu))
 
     def placement(self) -> tuple[WorkerPlacement, ...] | None:
         """Return where the gang gains most; None if it does not fit."""

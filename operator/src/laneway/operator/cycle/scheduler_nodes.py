@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus
@@ -28,7 +28,7 @@ def scheduler_node(
     state: ClusterState,
     foreign: Mapping[str, Iterable[ForeignTenant]],
     rules: LaneRules,
-    active_percent: int | None,
+    active_percent: Callable[[int], int],
     reported_by: Mapping[str, str],
     jobs: Mapping[str, ReconciledJob],
     departing: Collection[str] = (),
@@ -40,7 +40,7 @@ def scheduler_node(
         state: what is known of the cluster.
         foreign: by GPU, who holds some of it beside the planner's jobs.
         rules: how memory is counted.
-        active_percent: percent of a GPU whose holders take turns at the same time; None: all on offer.
+        active_percent: returns the percent of a GPU whose holders take turns at the same time, by what its node offers.
         reported_by: by GPU, the node that has it.
         jobs: by uid: the jobs that the planner has, as they were reconciled.
         departing: uids of pods whose requests the planner counts with their departure.
@@ -107,7 +107,11 @@ def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:
 
 
 def _gpu(
-    gpu: GPUStatus, node: str, foreign: Iterable[ForeignTenant], rules: LaneRules, active_percent: int | None
+    gpu: GPUStatus,
+    node: str,
+    foreign: Iterable[ForeignTenant],
+    rules: LaneRules,
+    active_percent: Callable[[int], int],
 ) -> GPU:
     return GPU(
         uuid=gpu.uuid,
@@ -117,7 +121,7 @@ def _gpu(
         memory_bytes=gpu.memory_bytes,
         allocatable_bytes=gpu.allocatable_bytes,
         allocatable_percent=gpu.allocatable_percent,
-        active_percent=None if active_percent is None else min(active_percent, gpu.allocatable_percent),
+        active_percent=active_percent(gpu.allocatable_percent),
         healthy=gpu.healthy,
         enforcement=Enforcement(gpu.enforcement),
         numa_node=gpu.numa_node,

@@ -38,11 +38,11 @@ class SchedulerSync:
     """The scheduler, and what it was given."""
 
     def __init__(self, config: OperatorConfig) -> None:
-        self.scheduler = Scheduler((), config.scheduling.policies())
+        self.scheduler = Scheduler((), config.policies())
         self.templates = TemplateBook()
         self._speeds = SpeedBook()
         self._rules = config.lane_rules()
-        self._active_percent = config.scheduling.active_percent
+        self._active_percent = config.active_percent
         self._choice = NodeChoice()
         self._nodes: dict[str, _SyncedNode] = {}
         self._due = Timers()

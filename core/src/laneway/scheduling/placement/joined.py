@@ -1,0 +1,40 @@
+"""A placement policy with ``sharing: lanes``: a job gets GPUs of its own where it can, and joins others where that is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.shared_speeds import SpeedsOf
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
+from laneway.scheduling.placement.lanes import Lanes
+from laneway.scheduling.placement.policy import PlacementPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Places a gang by the configured policy on GPUs whose shares add up to at most 100 percent, else by the policy ``lanes`` beside
+    others (Muri, SIGCOMM'22, section 4)."""
+
+    alone: PlacementPolicy
+    """The configured policy. It sees no GPU on which a share would be more than what is left of 100 percent."""
+
+    lanes: Lanes
+
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the job's workers go; None if the gang does not fit, or gains too little everywhere."""
+        return self.alone.place(job, capacity.unshared()) or self.lanes.place(job, capacity)
+
+    def profile_key(self, job: Job) -> Hashable:
+        """Return what either of the two policies reads."""
+        return self.alone.profile_key(job), self.lanes.profile_key(job)
+
+    def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
+        """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
+        return self.lanes.gain_ratio(job, others, speeds_of)
+
+    @property
+    def keep_gain_ratio(self) -> float:
+        """The least measured gain of a job that shares GPUs, for each of its GPUs; with less, it leaves."""
+        return self.lanes.keep_gain_ratio

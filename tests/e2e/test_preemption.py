@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.cluster.probes import wait_until
 from hack.demo.install import SYSTEM_NAMESPACE, system_pods
@@ -16,15 +17,18 @@ from tests.e2e.manifests import session_pod, training_job
 from tests.e2e.node_view import containers, session_of, wait_for_state, wait_until_further
 
 _FOREVER = 10_000_000
-_HALF_FOR_PAUSED_JOBS = ("--set", "operator.config.scheduling.activePercent=100")
+_SHARING = ("--set", "sharing=lanes")
+_OFFERED_PERCENT = 4 * OFFERED_PERCENT["lanes"]
 
 
 @pytest.fixture(scope="module")
 def pausing(laneway: Laneway) -> Iterator[None]:
     """Half of the offered shares is for paused and offloaded jobs."""
-    laneway.installation.upgrade(*_HALF_FOR_PAUSED_JOBS)
+    laneway.installation.upgrade(*_SHARING)
+    laneway.installation.wait_until_advertised(_OFFERED_PERCENT)
     yield
     laneway.installation.upgrade()
+    laneway.installation.wait_until_advertised(4 * OFFERED_PERCENT["off"])
 
 
 @pytest.fixture
@@ -47,10 +51,10 @@ def one_gpu(bench: Bench) -> str:
 
 
 def submit(bench: Bench, name: str, node: str, *, script: str = "", **spec: Any) -> None:
-    """A job that needs a whole GPU of a node and trains until it is stopped."""
+    """A job that needs a whole GPU of a node, lets no other job join it there, and trains until it is stopped."""
     job = training_job(
         name,
-        spec={"gpus": {"type": "Count", "count": 1}, "backoffLimit": 0},
+        spec={"gpus": {"type": "Count", "count": 1}, "maxSlowdownPercent": 0, "backoffLimit": 0},
         steps=_FOREVER,
         pace_seconds=0.02,
     )

@@ -112,6 +112,22 @@ WRONG = {
         "spec.workers in body should be less than or equal to 1024",
     ),
     "a part of a GPU for itself": (job("spec.sharing", "Exclusive"), "set gpus.type to Count"),
+    "a bound on sharing of a job that does not share": (
+        job(
+            "spec",
+            {
+                **job()["spec"],
+                "gpus": {"type": "Count", "count": 1},
+                "sharing": "Exclusive",
+                "maxSlowdownPercent": 10,
+            },
+        ),
+        "maxSlowdownPercent is of jobs that share GPUs: leave it out, or use sharing: Lanes",
+    ),
+    "a bound of more than all": (
+        job("spec.maxSlowdownPercent", 101),
+        "spec.maxSlowdownPercent in body should be less than or equal to 100",
+    ),
     "an unknown placement": (
         job("spec.placement", "Anywhere"),
         'supported values: "Auto", "Consolidate", "Spread"',

@@ -119,13 +119,13 @@ def test_nothing_is_said_while_the_pace_alone_is_unknown() -> None:
 class Cluster:
     """One GPU that two jobs share, and the operator's cycles."""
 
-    def __init__(self) -> None:
-        self.jobs = [self._job("reads", PROFILE), self._job("writes", PROFILE)]
+    def __init__(self, **spec: object) -> None:
+        self.jobs = [self._job("reads", PROFILE), self._job("writes", PROFILE, **spec)]
         self.cycle = Cycle(OperatorConfig(sharing="lanes"))
         self.cluster = a_view()
 
-    def _job(self, name: str, profile: ProfileStatus) -> JobRecord:
-        made = a_job(name).placed("n1", at=NOW - 5000).running(since=NOW - 4000)
+    def _job(self, name: str, profile: ProfileStatus, **spec: object) -> JobRecord:
+        made = a_job(name).spec(**spec).placed("n1", at=NOW - 5000).running(since=NOW - 4000)
         return made.ran(profile, at=NOW - 5000).record
 
     def run(self, at: float, *iterations: int, more: tuple[dict[str, object], ...] = ()) -> CycleResult:
@@ -167,7 +167,23 @@ def test_jobs_that_lose_by_sharing_are_separated_once_their_nodes_counted_enough
 def test_jobs_that_gain_by_sharing_stay() -> None:
     cluster = Cluster()
     cluster.run(NOW, 1000, 1000)
-    assert separated(cluster.run(NOW + 100, 1180, 1150)) == []
+    assert separated(cluster.run(NOW + 100, 1180, 1170)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [({}, ["reads"]), ({"maxSlowdownPercent": 40}, []), ({"maxSlowdownPercent": 0}, ["reads"])],
+)
+def test_a_job_that_loses_more_than_the_bound_in_its_spec_gets_its_gpu_back(
+    spec: dict[str, object], want: list[str]
+) -> None:
+    """They run at 0.9 and 0.7 of their speed: together they gain."""
+    cluster = Cluster(**spec)
+    cluster.run(NOW, 1000, 1000)
+    found = cluster.run(NOW + 100, 1180, 1140)
+    assert separated(found) == want
+    messages = [write.status.preemption.message for write in found.writes if write.status.preemption]
+    assert all("ns/writes, which was measured at 70% of its speed alone" in each for each in messages)
 
 
 def test_beside_a_plain_pod_nothing_is_measured() -> None:

@@ -158,6 +158,7 @@ def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
         2,
         share_percent=50,
         models=frozenset({"A100"}),
+        max_slowdown_ratio=0.2,
         mode=PlacementMode.SPREAD,
         requests=HostResources.of({"pods": 1}),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.scheduling import Demand
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
 from laneway.scheduling.placement.joined import Joined
@@ -15,6 +16,7 @@ from laneway.simulator import (
     Latencies,
     OperatorModel,
     Sharing,
+    TraceJob,
     make_nodes,
     make_setup,
 )
@@ -129,8 +131,21 @@ def test_gpus_are_shared_if_an_option_says_how() -> None:
     assert make_setup("fifo", None, []).sharing is None
 
 
+@pytest.mark.parametrize(("options", "want"), [([], 0.2), (["max_slowdown_percent=50"], 0.5)])
+def test_jobs_of_a_trace_have_the_bound_of_jobs_that_share_gpus(options: list[str], want: float) -> None:
+    jobs = (TraceJob("a", Demand(), 0.0, 10.0),)
+    (bounded,) = make_setup("fifo", "lanes", options).jobs(jobs)
+    assert bounded.demand.max_slowdown_ratio == want
+    assert make_setup("fifo", None, []).jobs(jobs) == jobs
+
+
 @pytest.mark.parametrize(
-    ("sharing", "says"), [({"overcommit": 0.9}, "overcommit is 0.9"), ({"max_lanes": -1}, "max_lanes is -1")]
+    ("sharing", "says"),
+    [
+        ({"overcommit": 0.9}, "overcommit is 0.9"),
+        ({"max_slowdown_percent": 101}, "max_slowdown_percent is 101: write 0 to 100"),
+        ({"max_lanes": -1}, "max_lanes is -1"),
+    ],
 )
 def test_wrong_sharing_is_refused(sharing: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):

@@ -18,6 +18,9 @@ MAX_NAME_LENGTH = 57
 DEFAULT_GRACE_PERIOD_SECONDS = 30
 """As of a pod of Kubernetes."""
 
+DEFAULT_MAX_SLOWDOWN_PERCENT = 20
+"""Of a job that states no bound."""
+
 _GRACE = "?preemption.?gracePeriodSeconds"
 _TEMPLATES_GRACE = "template.spec.?terminationGracePeriodSeconds"
 """Both in CEL, as optional values."""
@@ -158,6 +161,14 @@ class TrainingJobSpec(Spec):
         description="Lanes: other jobs may use the same GPU. Exclusive: the job has its GPUs alone; needs gpus.type Count.",
         validate_default=True,
     )
+    max_slowdown_percent: int | None = Field(
+        default=None,
+        description="The most of its speed that the job may lose to jobs that join it on its GPUs, in percent of its speed alone there. "
+        f"If it is measured to lose more, one of them leaves. 0: no job joins it. Default: {DEFAULT_MAX_SLOWDOWN_PERCENT}. "
+        "Only with sharing: Lanes.",
+        ge=0,
+        le=100,
+    )
     placement: PlacementMode = Field(
         default=PlacementMode.AUTO,
         description="Auto: the operator's placement policy decides. Consolidate: as few nodes as possible. "
@@ -230,6 +241,10 @@ class TrainingJobSpec(Spec):
             (
                 "self.sharing != 'Exclusive' || self.gpus.type == 'Count'",
                 "sharing: Exclusive needs whole GPUs: set gpus.type to Count, or use sharing: Lanes for a part of a GPU",
+            ),
+            (
+                "!has(self.maxSlowdownPercent) || self.sharing != 'Exclusive'",
+                "maxSlowdownPercent is of jobs that share GPUs: leave it out, or use sharing: Lanes",
             ),
             (
                 "!has(self.priorityClassName) || self.priorityClassName == '' || "

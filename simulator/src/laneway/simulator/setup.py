@@ -34,6 +34,7 @@ from laneway.simulator.models import MODELS
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.operator_model import IDEAL, Failures, Latencies, OperatorModel
 from laneway.simulator.sharing import Sharing
+from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces import ReadOptions
 
 SHARED = "lanes"
@@ -64,6 +65,10 @@ class Setup:
     reading: ReadOptions
     parameters: dict[str, object]
     """All parameters, by their name and owner: ``restart_seconds of the costs``."""
+
+    def jobs(self, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+        """Return the jobs of a trace, with the bound of jobs that share GPUs."""
+        return tuple(jobs) if self.sharing is None else self.sharing.bounded(jobs)
 
     def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """Return nodes as they are shared, and as the operator's configuration has them counted."""

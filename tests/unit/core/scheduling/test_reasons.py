@@ -218,7 +218,7 @@ def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
     jobs = [JobBuilder(replace(job.made, profile=greedy)) for job in (runs, a_job("waits").created(1))]
     found = planned([a_node("n", 1, percent=200)], *jobs, by=policies(order="fifo", placement="lanes"))
     assert found.waiting["waits"].code is WaitingCode.AWAITING_BETTER_PLACE
-    assert "Lanes waits" in found.waiting["waits"].message
+    assert "No GPUs are free for it alone, and it joins no other jobs" in found.waiting["waits"].message
 
 
 @pytest.mark.parametrize(

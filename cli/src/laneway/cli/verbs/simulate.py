@@ -90,7 +90,7 @@ def _simulated(
     trace: Sequence[TraceJob], nodes: Sequence[Node], setup: Setup, interrupt: InterruptFlag
 ) -> Outcome:
     simulation = Simulation(
-        trace,
+        setup.jobs(trace),
         setup.nodes(nodes),
         setup.policies,
         setup.costs,

@@ -60,7 +60,7 @@ def reserve_in_place(session: Session, job: Job, sort_key: SortKey) -> bool:
     gpus = {number for number, _ in allocations.of_job[job.key].shares}
 
     def place() -> Placement | None:
-        return job.placement if allocations.can_resume(job.key, FUTURE_IDLE) else None
+        return job.placement if session.can_resume(job.key, FUTURE_IDLE) else None
 
     if place() is None:
         return _reserve(session, job, sort_key, place, gpus.__contains__)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from laneway.scheduling.actions.reserve import reserve_in_place
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.session import Session
+from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.state.ranking import FIRST, SortKey
 
 
 def resume(session: Session, sort_key: SortKey) -> bool:
-    """Resume a paused job if its GPUs have turns and memory for it; if it goes first, reserve its GPUs."""
+    """Resume a paused job if its GPUs have turns and memory for it, and it may join those that are there; if it goes first, reserve its GPUs."""
     key = sort_key[-1]
     if key in session.decision.preemptions:
         return False
-    if not session.state.allocations.can_resume(key):
+    if not session.can_resume(key, IDLE):
         job = session.state.jobs[key]
         session.decision.waiting[key] = reasons.paused(job.state)
         if sort_key[1] == FIRST:

@@ -16,7 +16,7 @@ from laneway.scheduling.model.host_resources import NOTHING, format_amount, form
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.placement.best_fit import BestFit
-from laneway.scheduling.placement.policy import PlacementPolicy
+from laneway.scheduling.placement.policy import PlacementPolicy, SharesGPUs
 
 
 def suspended() -> WaitingReason:
@@ -222,6 +222,13 @@ def _awaiting_better_place(
         return None
     if BestFit().place(job, capacity) is None:
         return None
+    if isinstance(placement, SharesGPUs):
+        return WaitingReason(
+            WaitingCode.AWAITING_BETTER_PLACE,
+            f"It needs {needs(job.demand)}. No GPUs are free for it alone, and it joins no other jobs: together they would do too little "
+            "more, or one of them would lose more than its maxSlowdownPercent.",
+            "It starts when GPUs become free, or when jobs run on them with which it can share.",
+        )
     return WaitingReason(
         WaitingCode.AWAITING_BETTER_PLACE,
         f"It needs {needs(job.demand)}, and they are available; the placement policy {type(placement).__name__} waits for GPUs "

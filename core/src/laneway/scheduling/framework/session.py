@@ -10,6 +10,7 @@ from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE, View
 from laneway.scheduling.model.plan import Decision
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.placement.policy import SharesGPUs
 from laneway.scheduling.state.ranking import SortKey
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.state.waiting_queue import EquivalenceClass
@@ -23,6 +24,8 @@ class Reservation(NamedTuple):
     backfill: bool
     """Whether later jobs that may be preempted may use them until then."""
 
+
+WHOLE_PERCENT = 100
 
 MAX_PREEMPTORS = 16
 """Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
@@ -86,6 +89,23 @@ class Session:
             if node not in avoided and any(allocations.usable_on(node, each) for each in classes)
         )
         self.reservations.append(Reservation(sort_key, nodes, backfill=False))
+
+    def can_resume(self, key: str, view: View) -> bool:
+        """Whether a paused job can take turns again where it is: there are turns and memory for it, and it may join those that have come
+        there since."""
+        allocations, policy = self.state.allocations, self.policies.placement
+        if not allocations.can_resume(key, view):
+            return False
+        if not isinstance(policy, SharesGPUs):
+            return True
+        entry = allocations.of_job[key]
+        for number, percent in entry.shares:
+            if allocations.turns_percent(number, view) + percent <= WHOLE_PERCENT:
+                continue
+            gpu, others = allocations.gpus[number], allocations.sharers(number, view)
+            if gpu.foreign or not policy.may_join(entry.job, others, self.state.speeds.on(gpu.model)):
+                return False
+        return True
 
     def place(self, job: Job, view: View) -> Placement | None:
         """Ask the placement policy for a place in a view; None: the gang fits nowhere."""

@@ -232,6 +232,14 @@ class Allocations:
                 return False
         return True
 
+    def turns_percent(self, number: int, view: View) -> int:
+        """Return the shares of all that count on a GPU in a view and take turns there, foreign tenants included."""
+        return self._foreign_percent[number] + sum(
+            percent
+            for percent, entry in self._on[number].values()
+            if entry.status is not AllocationStatus.PAUSED and entry.counts(view)
+        )
+
     def resume(self, key: str) -> None:
         """Mark a paused job as taking turns. Like :meth:`release`, it is an assumption of one cycle."""
         entry = self.of_job[key]

@@ -89,6 +89,16 @@ class Interference:
         return tuple(found)
 
 
+def interleaved(loads: Sequence[Load]) -> tuple[float, ...]:
+    """Return the speed of each of the jobs that share a GPU if their stages interleave perfectly: nobody waits for a resource that is
+    not busy for more than all of the time (Muri, SIGCOMM'22, section 4.1)."""
+    parts = [_visits(load).busy for load in loads]
+    busy = [math.fsum(of_resource) for of_resource in zip(*parts, strict=True)]
+    return tuple(
+        1 / max([1.0, *(total for total, part in zip(busy, own, strict=True) if part)]) for own in parts
+    )
+
+
 def load_of(profile: Profile | None) -> Load:
     """Return a job's load by its profile; without one, the whole iteration is assumed to be on the GPU."""
     if profile is None or profile.stages is None or profile.iteration_seconds <= 0:

@@ -21,7 +21,7 @@ from itertools import product
 from statistics import fmean, median
 from typing import NamedTuple
 
-from laneway.scheduling.model.interference import Interference, Load, load_of
+from laneway.scheduling.model.interference import Interference, Load, interleaved, load_of
 from laneway.scheduling.model.snapshot import Job, Profile, StageSeconds
 
 ASSUMED_PENALTY_RATIO = 0.3
@@ -117,6 +117,8 @@ class SharedSpeeds:
         """By kind and kind beside it: the logarithm of measured over modelled speeds."""
 
         self._predicted: dict[tuple[Kind, ...], tuple[float, ...]] = {}
+        self._tried: set[tuple[Hashable, Hashable]] = set()
+        """Kinds that were measured beside a kind, the measured one first."""
 
     def predict(self, jobs: Sequence[Job]) -> tuple[float, ...]:
         """Return the speed of each of the jobs that share a GPU; 1 is its speed alone."""
@@ -129,6 +131,21 @@ class SharedSpeeds:
                 self._predicted.clear()
             found = self._predicted[kinds] = self._predict(kinds)
         return found
+
+    def hoped(self, jobs: Sequence[Job]) -> tuple[float, ...]:
+        """Return the speed of each of the jobs if all goes well: for kinds that were measured beside one another, the prediction; for
+        others, that of stages that interleave perfectly.
+
+        A group that looks good enough like this is worth a trial. If it is not, the measurement tells after minutes, and the next one of
+        these kinds is predicted.
+        """
+        kinds = [kind_of(job) for job in jobs]
+        predicted, best = self.predict(jobs), interleaved([kind.load for kind in kinds])
+        names = {kind.name for kind in kinds}
+        return tuple(
+            known if any((kind.name, other) in self._tried for other in names) else max(known, hope)
+            for kind, known, hope in zip(kinds, predicted, best, strict=True)
+        )
 
     def measured(self, jobs: Sequence[Job]) -> tuple[float, ...]:
         """Return what :meth:`predict` does, from the newest averages of this very group: predictions leave out what differs from them by
@@ -153,7 +170,11 @@ class SharedSpeeds:
             if len(self._groups) > _MOST_GROUPS:
                 self._unused.discard(self._groups.popitem(last=False)[0])
         self._groups.move_to_end(key)
-        average = group.add(kind_of(jobs[at]).name, ratio)
+        name = kind_of(jobs[at]).name
+        average = group.add(name, ratio)
+        if len(self._tried) > _MOST_PREDICTED:
+            self._tried.clear()
+        self._tried |= {(name, kind_of(other).name) for index, other in enumerate(jobs) if index != at}
         self._unused.add(key)
         if abs(average - self.predict(jobs)[at]) > SAME_RATIO:
             self._refit()

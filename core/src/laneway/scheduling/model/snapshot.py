@@ -47,6 +47,9 @@ class Demand:
     exclusive: bool = False
     """The job holds its GPUs exclusively: all of their allocatable percent."""
 
+    max_slowdown_ratio: float = 1.0
+    """The most of its speed that the job may lose to jobs that join it on its GPUs; 1: no bound."""
+
     mode: PlacementMode = PlacementMode.AUTO
 
     requests: HostResources = NOTHING
@@ -80,6 +83,8 @@ class Demand:
             raise ValueError("a worker with several GPUs has each of them whole: leave share_percent at 100")
         if self.memory_bytes is not None and self.memory_bytes < 1:
             raise ValueError(f"memory_bytes is {self.memory_bytes}: write 1 or more")
+        if not 0 <= self.max_slowdown_ratio <= 1:
+            raise ValueError(f"max_slowdown_ratio is {self.max_slowdown_ratio}: write 0 to 1")
         parts = (
             self.workers,
             self.gpus_per_worker,

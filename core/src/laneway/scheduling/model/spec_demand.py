@@ -5,7 +5,13 @@ from __future__ import annotations
 from laneway.api.enforcement import LEVELS, Enforcement
 from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
 from laneway.api.pod_requests import pod_requests
-from laneway.api.training_job import GPURequestType, PlacementMode, Sharing, TrainingJobSpec
+from laneway.api.training_job import (
+    DEFAULT_MAX_SLOWDOWN_PERCENT,
+    GPURequestType,
+    PlacementMode,
+    Sharing,
+    TrainingJobSpec,
+)
 from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.snapshot import Demand
 
@@ -41,9 +47,15 @@ def demand_of(spec: TrainingJobSpec) -> Demand:
         models=frozenset(gpus.models),
         minimum_enforcement=_minimum_enforcement(spec.demanded_enforcement),
         exclusive=spec.sharing == Sharing.EXCLUSIVE,
+        max_slowdown_ratio=_max_slowdown_ratio(spec),
         mode=PlacementMode(spec.placement),
         requests=HostResources.of(pod_requests(spec.template["spec"])),
     )
+
+
+def _max_slowdown_ratio(spec: TrainingJobSpec) -> float:
+    percent = spec.max_slowdown_percent
+    return (DEFAULT_MAX_SLOWDOWN_PERCENT if percent is None else percent) / 100
 
 
 def _minimum_enforcement(demanded: str) -> Enforcement:

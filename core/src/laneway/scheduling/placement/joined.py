@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.shared_speeds import SpeedsOf
+from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsOf
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.lanes import Lanes
 from laneway.scheduling.placement.policy import PlacementPolicy
@@ -18,7 +18,7 @@ class Joined:
     others (Muri, SIGCOMM'22, section 4)."""
 
     alone: PlacementPolicy
-    """The configured policy. It sees no GPU on which a share would be more than what is left of 100 percent."""
+    """The configured policy. It sees only GPUs on which a share stays within 100 percent."""
 
     lanes: Lanes
 
@@ -29,6 +29,10 @@ class Joined:
     def profile_key(self, job: Job) -> Hashable:
         """Return what either of the two policies reads."""
         return self.alone.profile_key(job), self.lanes.profile_key(job)
+
+    def may_join(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> bool:
+        """Whether the job gains enough beside others, and all keep their speed."""
+        return self.lanes.may_join(job, others, speeds)
 
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""

@@ -1,9 +1,10 @@
 """Lanes: share GPUs if that increases throughput.
 
 An empty GPU is taken while there is one. Else a gang joins others if the safety condition allows it, where all sharers
-together do the most work: a job that reads data beside one that computes, as in Muri (SIGCOMM'22). The speeds are those that such
-jobs have shown, else predicted from the stages in their profiles (``laneway.scheduling.model.shared_speeds``). If even the best choice
-gains too little, it waits. If jobs that share turn out to gain too little, one leaves.
+together do the most work, and none is expected to lose more than its bound: a job that reads data beside one that computes, as
+in Muri (SIGCOMM'22). The speeds are those that such jobs have shown, else predicted from the stages in their profiles
+(``laneway.scheduling.model.shared_speeds``). If even the best choice gains too little, it waits. If jobs that share turn out to gain
+too little, or to lose too much, one leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.shared_speeds import SpeedsOf, kind_of
+from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsOf, kind_of
+from laneway.scheduling.model.slowdown import keep_their_speed
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
@@ -38,14 +40,11 @@ class Lanes:
     """The least gain in work on each GPU for a job to join others; 1 is the work of a job alone. A smaller gain is not worth
     slowing the jobs there, which would otherwise end sooner."""
 
-    min_speed_ratio: float = 0.0
-    """The least speed of the joining job itself; 1 is its speed alone, 0 sets no limit."""
-
     keep_gain_ratio: float = 0.0
     """The least measured gain for a job to stay with others. It is less than ``min_gain_ratio``, because to move a job costs time."""
 
     def __post_init__(self) -> None:
-        for name in ("min_gain_ratio", "min_speed_ratio", "keep_gain_ratio"):
+        for name in ("min_gain_ratio", "keep_gain_ratio"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: write 0 to 1")
         if self.keep_gain_ratio > self.min_gain_ratio:
@@ -69,8 +68,8 @@ class Lanes:
         return None
 
     def profile_key(self, job: Job) -> Hashable:
-        """Return what the job is alike with, and the stages and the time of its iteration."""
-        return kind_of(job)
+        """Return what the job is alike with, the stages and the time of its iteration, and whether it can leave others again."""
+        return kind_of(job), job.preemptible
 
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
@@ -78,9 +77,19 @@ class Lanes:
         A gang on the GPU counts only with its loss there, so the answer does not depend on other GPUs, and a job that fits
         beside some jobs also fits beside fewer. While many jobs wait, the gang's other GPUs will be shared as well.
         """
-        return not change.lost or (
-            change.own >= self.min_speed_ratio and change.gained >= self.min_gain_ratio
-        )
+        return not change.lost or change.gained >= self.min_gain_ratio
+
+    def may_join(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> bool:
+        """Whether the job gains enough beside others, and all may keep the speed that their bounds allow.
+
+        A job that could not leave again joins only where the second is predicted; any other one may try.
+        """
+        if not others:
+            return True
+        if not self.is_worth_it(change_by(job, others, speeds.predict)):
+            return False
+        jobs = [*others, job]
+        return keep_their_speed(jobs, speeds.hoped(jobs) if job.preemptible else speeds.predict(jobs))
 
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
@@ -128,6 +137,7 @@ class _Search:
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
         """By the GPU's model and its sharers."""
+        self._joinable: dict[tuple[str, ...], bool] = {}
         self.complete = True
         """Whether all worthwhile GPUs have been found, not only the most that are compared."""
         groups: dict[tuple[str, int], list[GPU]] = {}
@@ -148,11 +158,19 @@ class _Search:
         """How many workers fit in each group."""
 
     def _may_join(self, gpu: GPU, share_percent: int) -> bool:
-        """Whether the GPU has a share that nobody else holds, or the job gains enough by sharing. Nobody measures what a foreign pod
-        gains or loses, so it is not joined."""
+        """Whether the GPU has a share that nobody else holds, or the job gains enough by sharing and all keep their speed. Nobody
+        measures what a foreign pod gains or loses, so it is not joined."""
+        if self._capacity.is_unshared(gpu, share_percent):
+            return True
         if gpu.foreign:
-            return self._capacity.is_unshared(gpu, share_percent)
-        return self._policy.is_worth_it(self._change(gpu))
+            return False
+        others = self._sharers[gpu.uuid]
+        key = (gpu.model, *(other.key for other in others))
+        if key not in self._joinable:
+            self._joinable[key] = self._policy.may_join(
+                self._job, others, self._capacity.speeds.on(gpu.model)
+            )
+        return self._joinable[key]
 
     def placement(self) -> tuple[WorkerPlacement, ...] | None:
         """Return where the gang gains most; None if it does not fit."""

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol, runtime_checkable
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.shared_speeds import SpeedsOf
+from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsOf
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 
 
@@ -30,7 +30,17 @@ class PlacementPolicy(Protocol):
 
 @runtime_checkable
 class SharesGPUs(Protocol):
-    """A placement policy that also says when jobs no longer share GPUs."""
+    """A placement policy that also says when jobs share GPUs, and when no longer."""
+
+    def may_join(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> bool:
+        """Whether a job may share a GPU with others, whose shares exceed 100 percent with its own.
+
+        Args:
+            job: waits, or is paused there.
+            others: take turns on the GPU.
+            speeds: what is known of jobs that share GPUs of its model.
+        """
+        ...
 
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone.

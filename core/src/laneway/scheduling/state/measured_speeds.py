@@ -15,6 +15,10 @@ _LEAST_RATIO = 0.01
 """Slower jobs count as this fast: one that stood still for a while says little about others."""
 
 
+_MOST_AVERAGED = 16
+"""Later measurements of a job beside the same ones count as much as an average over this many."""
+
+
 class SharedSpeed(NamedTuple):
     """A measured speed."""
 
@@ -47,6 +51,9 @@ class MeasuredSpeeds:
 
     def __init__(self) -> None:
         self._of: dict[str, SharedSpeed] = {}
+        self._averages: dict[str, tuple[float, int]] = {}
+        """By job: the average of the speeds that were measured beside the same sharers, and their number."""
+
         self._new: set[str] = set()
         self.to_review: set[str] = set()
         """Jobs that may have to leave the GPUs that they share: they, or jobs beside them, were measured."""
@@ -59,16 +66,20 @@ class MeasuredSpeeds:
         before = self._of.get(key)
         if before == speed:
             return False
+        same = before is not None and before.sharers == speed.sharers
+        average, number = self._averages.get(key, (0.0, 0)) if same else (0.0, 0)
+        number = min(number + 1, _MOST_AVERAGED)
+        self._averages[key] = (average + (speed.ratio - average) / number, number)
         self._of[key] = speed
         self._new.add(key)
         groups = [group for group in groups_of(key, allocations) if len(group.jobs) > 1]
         predicted = min((group.speed(key, speeds) for group in groups), default=1.0)
-        first = before is None or before.sharers != speed.sharers
-        return first or abs(predicted - speed.ratio) > SAME_RATIO
+        return not same or abs(predicted - speed.ratio) > SAME_RATIO
 
     def forget(self, key: str) -> None:
         """Note that a job is gone."""
         self._of.pop(key, None)
+        self._averages.pop(key, None)
         self._new.discard(key)
         self.to_review.discard(key)
 
@@ -95,6 +106,15 @@ class MeasuredSpeeds:
         return (
             self._of.get(key, SharedSpeed(0.0, frozenset())).sharers == members and members <= self._of.keys()
         )
+
+    def ratio_of(self, key: str, groups: Sequence[Group]) -> float | None:
+        """Return the speed of a job beside those with which it shares GPUs now: the last one that was measured, or the average if that
+        is more, so that a single wrong measurement changes little; None: not measured."""
+        known = self._of.get(key)
+        members = {job.key for group in groups for job in group.jobs} - {key}
+        if known is None or known.sharers != members:
+            return None
+        return max(known.ratio, self._averages[key][0])
 
     def _holds(self, key: str, groups: Sequence[Group]) -> bool:
         members = {job.key: job for group in groups for job in group.jobs}

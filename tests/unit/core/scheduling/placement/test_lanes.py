@@ -96,11 +96,28 @@ def test_who_would_gain_too_little_waits() -> None:
     assert not placed(Lanes(min_gain_ratio=0.5), [shared("n", 1)], alike, does(READS, a_job("new"))).starts
 
 
-def test_who_would_be_too_slow_waits() -> None:
-    old = [does(READS, a_job(f"old{at}")).runs_on("n/0") for at in range(2)]
+@pytest.mark.parametrize("bounded", ["old", "new"])
+@pytest.mark.parametrize(("slowdown", "joins"), [(0.0, False), (0.1, True)])
+def test_nobody_joins_where_one_of_them_is_bound_to_lose_more_than_it_may(
+    bounded: str, slowdown: float, joins: bool
+) -> None:
+    """Both need the GPU for 105 percent of the time together: they lose 5 percent at least."""
+    bounds = {bounded: slowdown}
+
+    def job(name: str, stages: StageSeconds) -> JobBuilder:
+        return does(stages, a_job(name).needs(max_slowdown_ratio=bounds.get(name, 1.0)))
+
+    found = placed(
+        Lanes(), [shared("n", 1)], job("old", READS).runs_on("n/0"), job("new", COMPUTES).created(1)
+    )
+    assert bool(found.starts) is joins
+
+
+def test_who_could_not_leave_again_joins_only_where_all_are_predicted_to_keep_their_speed() -> None:
+    old = does(READS, a_job("old").needs(max_slowdown_ratio=0.2)).runs_on("n/0")
     new = does(COMPUTES, a_job("new"))
-    assert placed(Lanes(), [shared("n", 1)], *old, new).starts
-    assert not placed(Lanes(min_speed_ratio=0.9), [shared("n", 1)], *old, new).starts
+    assert placed(Lanes(), [shared("n", 1)], old, new).starts
+    assert not placed(Lanes(), [shared("n", 1)], old, new.never_preempted()).starts
 
 
 def test_memory_decides_before_speed() -> None:
@@ -179,7 +196,7 @@ def test_a_worker_with_several_gpus_has_them_on_one_node() -> None:
     ("name", "value", "message"),
     [
         ("min_gain_ratio", 1.5, "min_gain_ratio is 1.5: write 0 to 1"),
-        ("min_speed_ratio", -0.1, "min_speed_ratio is -0.1: write 0 to 1"),
+        ("keep_gain_ratio", -0.1, "keep_gain_ratio is -0.1: write 0 to 1"),
         ("keep_gain_ratio", 0.2, "keep_gain_ratio is 0.2: write at most min_gain_ratio, 0.1"),
     ],
 )

@@ -22,6 +22,7 @@ STAGES: dict[str, Mapping[str, Any]] = {
     "admission": registry.ADMISSION,
     "order": registry.ORDER,
     "placement": {name: registry.PLACEMENT[name] for name in registry.PLACEMENT if name != "lanes"},
+    "allocation": registry.ALLOCATION,
     "preemption": registry.PREEMPTION,
 }
 """The policies of each configurable stage. By `lanes` jobs join others where `sharing` says so."""
@@ -118,6 +119,8 @@ def _first_sentence(policy: type) -> str:
 def _descriptions(policy: type) -> dict[str, str]:
     """Returns the docstrings of a policy's parameters, by name."""
     found: dict[str, str] = {}
+    if not isinstance(policy, type):
+        return found  # a stage that is left out
     for owner in reversed(policy.__mro__[:-1]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         statements = body.body if isinstance(body, ast.ClassDef) else []

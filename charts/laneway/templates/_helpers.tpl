@@ -75,7 +75,7 @@ app.kubernetes.io/component: {{ .component }}
   resources: [services]
   verbs: [get]
 # Writes: a job's status and never its spec. It creates and deletes a job's workers, and changes nothing in them except a lost owner
-# reference. RBAC cannot tell them from other pods: the operator creates them with the job as owner, and changes and deletes by uid.
+# reference and CPUs. RBAC cannot tell them from other pods: the operator creates them with the job as owner, and changes and deletes by uid.
 - apiGroups: [laneway.dev]
   resources: [trainingjobs/status]
   verbs: [patch]
@@ -88,6 +88,9 @@ app.kubernetes.io/component: {{ .component }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [create, delete, patch]   # patch: restores a worker's lost owner reference
+- apiGroups: [""]
+  resources: [pods/resize]
+  verbs: [patch]   # the allocation policy changes the CPUs of workers that run
 - apiGroups: [""]
   resources: [services]
   verbs: [create]   # one headless Service for the gangs of a namespace

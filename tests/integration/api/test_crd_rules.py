@@ -140,6 +140,8 @@ WRONG = {
         job("spec.minimumEnforcement", "hard"),
         'supported values: "Cooperative", "Watchdog", "Interposer", "MPS"',
     ),
+    "no CPUs at least": (job("spec.minimumCPU", "0"), "a number of CPUs above zero, such as 2, 1.5 or 500m"),
+    "CPUs at least in bytes": (job("spec.minimumCPU", "2Gi"), "a number of CPUs above zero"),
     "negative grace": (job("spec.preemption.gracePeriodSeconds", -1), "greater than or equal to 0"),
     "negative restarts": (job("spec.backoffLimit", -1), "greater than or equal to 0"),
     "a deadline that has passed": (job("spec.activeDeadlineSeconds", 0), "greater than or equal to 1"),

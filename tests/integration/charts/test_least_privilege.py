@@ -23,6 +23,7 @@ OPERATOR_MAY = [
     "create pods",
     "delete pods",
     "patch pods",
+    "patch pods --subresource=resize",
     "create services",
     "create events.events.k8s.io",
     "patch trainingjobs.laneway.dev --subresource=status",

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from laneway.api.training_profile import TrainingProfileStatus
+from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.writer import FencedOff, Writer
@@ -112,6 +113,7 @@ FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "write_status": lambda writer: writer.write_status(_JOB, _JOB.status),
     "create_pod": lambda writer: writer.create_pod(_JOB, _OBJECT),
     "adopt_pod": lambda writer: writer.adopt_pod(_JOB, _POD),
+    "resize_pod": lambda writer: writer.resize_pod(ResizeWrite(_JOB, _POD, "trainer", 2000, None)),
     "try_pod": lambda writer: writer.try_pod(_JOB, _OBJECT),
     "ensure_gang_service": lambda writer: writer.ensure_gang_service("ns"),
     "write_orders": lambda writer: writer.write_orders(NodeWrite(a_gpu_node("n1"), (), frozenset())),

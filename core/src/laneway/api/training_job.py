@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from laneway.api import quantity
 from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION, OPERATOR_MANAGER
+from laneway.api.pod_requests import amounts
 from laneway.api.pod_template import MAX_GRACE_PERIOD_SECONDS
 from laneway.api.schema import Spec, rules
 from pydantic import ConfigDict, Field, field_validator
@@ -189,6 +190,21 @@ class TrainingJobSpec(Spec):
         description="Weakest enforcement level of a GPU on which a worker may start. Default: any. "
         "The job waits for GPUs with this level or a stronger one.",
     )
+    minimum_cpu: str | None = Field(
+        default=None,
+        alias="minimumCPU",
+        description="Fewest CPUs that the operator's allocation policy may give the trainer container, as a quantity such as 2 or 500m. "
+        "Default: what the container requests.",
+        json_schema_extra={
+            "maxLength": 32,
+            **rules(
+                (
+                    "self.matches('^([0-9]+m|[0-9]+([.][0-9]{1,3})?)$') && self.matches('[1-9]')",
+                    "minimumCPU must be a number of CPUs above zero, such as 2, 1.5 or 500m",
+                )
+            ),
+        },
+    )
     memory_fit: FitMode = Field(
         default=FitMode.AUTO,
         description="What happens when an iteration needs more memory than the share. Auto: activations are offloaded to host memory or "
@@ -289,6 +305,11 @@ class TrainingJobSpec(Spec):
         """The level that the job demands: by its own field, else by its template's annotation; empty where it demands none."""
         annotations = (self.template.get("metadata") or {}).get("annotations") or {}
         return self.minimum_enforcement or annotations.get(MINIMUM_ENFORCEMENT_ANNOTATION, "")
+
+    @property
+    def minimum_cpu_millis(self) -> int | None:
+        """The fewest CPUs of the trainer container, in thousandths; None: what it requests."""
+        return None if self.minimum_cpu is None else amounts({"cpu": self.minimum_cpu})["cpu"]
 
     @property
     def effective_priority_class_name(self) -> str | None:

@@ -121,6 +121,18 @@ class WorkerPlacementStatus(Status):
     share_percent: int = Field(description="Its share of each of these GPUs.", ge=0)
 
 
+class CPUStatus(Status):
+    """The CPUs of the trainer containers, where the allocation policy has given them others than they request."""
+
+    allocated: str = Field(
+        description="CPUs that each worker's container has now, as a quantity; of workers that differ, the fewest."
+    )
+    requested: str = Field(description="CPUs that it requests by the template.")
+    message: str = Field(
+        default="", description="Why a kubelet has not changed the CPUs as the policy wants, as a sentence."
+    )
+
+
 class ProfileStatus(Status):
     """Measurements of one worker's iterations; of a gang the largest over the workers."""
 
@@ -255,6 +267,10 @@ class TrainingJobStatus(Status):
         default=None, description="What the attempt ran that was measured last, or ended since."
     )
     progress: ProgressStatus | None = Field(default=None, description="Progress of the training.")
+    cpus: CPUStatus | None = Field(
+        default=None,
+        description="The CPUs of the workers, while they have others than they request, or a kubelet refuses to change them.",
+    )
     turns: int = Field(default=0, description="Turns that the workers took in their lanes.", ge=0)
     turns_before_attempt: int = Field(
         default=0, description="Turns that were taken before the current attempt.", ge=0

@@ -8,7 +8,7 @@ decision before left idle, so the first decision of a new scheduler may owe a ga
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from laneway.scheduling.actions.allotments import allotments
@@ -21,7 +21,7 @@ from laneway.scheduling.explain.waiting import waiting_order, waiting_reasons
 from laneway.scheduling.framework.session import MAX_PREEMPTORS, Session
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
-from laneway.scheduling.model.plan import Decision, Plan, WaitingReason
+from laneway.scheduling.model.plan import Decision, Plan, WaitingReason, WorkerAllotment
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.state.measured_speeds import SharedSpeed
 from laneway.scheduling.state.scheduler_state import SchedulerState
@@ -109,7 +109,7 @@ class Scheduler:
         decision = self.decide(now_seconds, max_starts)
         state, jobs, ranking = self._state, self._state.jobs, self._state.ranking
         state.refresh_drifting(jobs, now_seconds)
-        order = self._order()
+        order = self._order(jobs)
         waiting = waiting_reasons(order, state, self._cache, decision, {})
         changes = (
             waiting.keys() | decision.starts.keys() | decision.preemptions.keys() | set(decision.resumes)
@@ -150,6 +150,20 @@ class Scheduler:
         state = self._state
         state.refresh_drifting(state.jobs, now_seconds)
         return waiting_reasons(waiting_order(state, decision), state, self._cache, decision, before, again)
+
+    def allotments(self, decision: Decision) -> Mapping[str, tuple[WorkerAllotment, ...]]:
+        """Return the CPUs and the memory of each worker that trains or starts; empty without an allocation policy.
+
+        It costs time for every job that holds GPUs. Ask before anything else is observed.
+
+        Args:
+            decision: the last result of :meth:`decide`.
+        """
+        state = self._state
+        if state.policies.allocation is None:
+            return {}
+        holders = state.allocations.of_job.keys() & state.jobs.keys()
+        return allotments(state, self._order(holders | decision.starts.keys()), decision)
 
     def requeued(self) -> Mapping[str, int]:
         """Return the jobs that are new or have changed queues since the last call, each with its queue."""
@@ -213,5 +227,6 @@ class Scheduler:
         blocker = self._cache.blocker(gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job))
         return blocker is None or state.ranking.sort_keys[job.key] <= blocker
 
-    def _order(self) -> tuple[str, ...]:
-        return tuple(sort_key[-1] for sort_key in sorted(self._state.ranking.sort_keys.values()))
+    def _order(self, keys: Iterable[str]) -> tuple[str, ...]:
+        sort_keys = self._state.ranking.sort_keys
+        return tuple(sort_key[-1] for sort_key in sorted(sort_keys[key] for key in keys))

@@ -187,6 +187,8 @@ class Engine:
         for order in result.orders:
             if order.node.name not in executor.nodes_in_flight:
                 executor.begin_orders(order)
+        for resize in result.resizes:
+            executor.begin_resize(resize)
         for profile in result.profiles:
             executor.begin_profile(profile)
         for surplus in result.surplus_profiles:

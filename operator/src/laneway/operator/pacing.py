@@ -103,6 +103,18 @@ LAST_EVENTS_SECONDS = 3.0
 BETWEEN_EVENTS_SECONDS = 0.005
 """Rest after each event, so at most 200 a second: thousands are written within two minutes, and leave room for statuses."""
 
+# ---- CPUs of workers
+
+DIVIDED_AGAIN_SECONDS = 1.0
+"""CPUs are divided among the running jobs at most so often, and at once where jobs start: it costs time for every job that runs."""
+
+RESIZE_RETRY_SECONDS = 10.0
+"""A pod whose CPUs the API server did not change, without a refusal, rests for this."""
+
+RESIZES_UNAVAILABLE_SECONDS = 3600.0
+"""An API server that cannot resize pods, or does not let the operator, is asked again after this: somebody has to upgrade it, or to give
+the right."""
+
 # ---- TrainingProfiles
 
 PROFILE_WRITTEN_SECONDS = 10.0

@@ -99,7 +99,11 @@ def make_setup(
     policy = policy or (stages["order"].policy if stages else DEFAULTS["order"].name)
     if stages and policy not in PRESETS:
         placement = placement or stages["placement"].policy
-        named = {"preemption": stages["preemption"].policy, "admission": _listed(stages)} | named
+        named = {
+            "allocation": stages["allocation"].policy,
+            "preemption": stages["preemption"].policy,
+            "admission": _listed(stages),
+        } | named
     if configured is not None and placement == SHARED:
         configured = configured.model_copy(update={"sharing": "lanes"})
     joins = configured is not None and configured.sharing == "lanes" and placement != SHARED
@@ -125,6 +129,8 @@ def make_setup(
         joining=values["joining"] if joins else None,
         **{f"{stage}_options": values[stage] for stage in chosen},
     )
+    if configured is not None:
+        made = replace(made, spare_cpu_percent=configured.scheduling.spare_cpu_percent)
     model_name = _model_name(chosen, named, joins=joins)
     shared = chosen["placement"] == SHARED or bool(sharing_values)
     return Setup(
@@ -171,6 +177,7 @@ def _stages(scheduling: SchedulingConfig) -> dict[str, PolicyConfig]:
     return {
         "order": scheduling.order,
         "placement": scheduling.placement,
+        "allocation": scheduling.allocation,
         "preemption": scheduling.preemption,
         **admission,
     }

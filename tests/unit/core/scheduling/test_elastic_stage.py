@@ -168,6 +168,46 @@ def test_where_a_nodes_cpus_are_not_known_nothing_is_divided() -> None:
     assert not planned([a_node("n", 4)], a_job("starts"), by=chosen).allotments
 
 
+def with_cpus(name: str, cpus: int, requests: int, *gpus: str, state: JobState = JobState.RUNNING) -> Job:
+    """A job whose worker requests CPUs."""
+    made = a_job(name).needs(requests=HostResources.of({"cpu": 1000 * requests})).runs_on(*gpus, state=state)
+    return replace(made.made, cpu_floor_millis=1000 * cpus if cpus < requests else None)
+
+
+def test_a_request_is_kept_unless_the_job_allows_less_and_paused_and_leaving_jobs_keep_theirs() -> None:
+    node = replace(a_node("n", 4), host=HostResources.of({"cpu": 32_000, "memory": 64 * 2**30}))
+    by = replace(policies(order="fifo"), allocation=Proportional())
+    made = Scheduler([node], by)
+    for job in (
+        with_cpus("keeps", 16, 16, "n/0"),
+        with_cpus("lends", 2, 4, "n/1"),
+        with_cpus("pauses", 4, 4, "n/2", state=JobState.PAUSING),
+        with_cpus("leaves", 2, 2, "n/3", state=JobState.TERMINATING),
+    ):
+        made.observe(job)
+    found = made.allotments(made.decide(NOW))
+    assert {key: [each.cpu_millis for each in given] for key, given in found.items()} == {
+        "keeps": [16_000],
+        "lends": [3333],  # a third of the 26 - 16 CPUs beside two idle GPUs
+    }
+
+
+def test_some_of_a_nodes_cpus_can_be_kept_from_growth() -> None:
+    node = replace(a_node("n", 2), host=HostResources.of({"cpu": 16_000, "memory": 64 * 2**30}))
+    by = replace(policies(order="fifo"), allocation=Proportional(), spare_cpu_percent=25)
+    made = Scheduler([node], by)
+    made.observe(with_cpus("a", 2, 2, "n/0"))
+    assert made.allotments(made.decide(NOW))["a"][0].cpu_millis == 6000
+
+
+def test_shares_that_a_node_no_longer_offers_do_not_stop_the_division() -> None:
+    node = replace(a_node("n", 1), host=HostResources.of({"cpu": 16_000, "memory": 64 * 2**30}))
+    made = Scheduler([node], replace(policies(order="fifo"), allocation=Proportional()))
+    for name in ("a", "b"):
+        made.observe(a_job(name).share(100).runs_on("n/0").made)
+    assert [each[0].cpu_millis for each in made.allotments(made.decide(NOW)).values()] == [8000, 8000]
+
+
 def test_a_gang_that_gets_one_worker_needs_no_lane_of_its_own() -> None:
     """The decision is checked with the workers that start, and not with those that the job asks for."""
     node = a_node("n", 2, lanes=LaneRules(max_lanes=1, padding_percent=0))

@@ -45,6 +45,9 @@ class PlacedWorker:
     gpu_percent: int
     """Its GPUs times the percent that it has of each."""
 
+    cpu_floor_millis: int = 0
+    """The fewest CPUs that it may get. Policies do not read it: see :mod:`laneway.scheduling.allocation.floors`."""
+
     def __post_init__(self) -> None:
         if self.gpu_percent < 1:
             raise ValueError(

@@ -6,6 +6,7 @@ The operator reads it, and the simulator, which models an operator with this con
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from laneway.api.gpu_sharing import ACTIVE_PERCENT, Sharing, SharingSwitch, refuse_replaced
@@ -63,7 +64,7 @@ class JoiningConfig(Model):
 
 
 class SchedulingConfig(Model):
-    """The policies of each stage: admission, order, placement, preemption."""
+    """The policies of each stage: admission, order, placement, allocation, preemption."""
 
     admission: tuple[PolicyConfig, ...] = Field(
         default=(),
@@ -71,8 +72,22 @@ class SchedulingConfig(Model):
     )
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
+    allocation: PolicyConfig = PolicyConfig(policy="none")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
     joining: JoiningConfig = JoiningConfig()
+    spare_cpu_percent: int = Field(
+        default=10,
+        alias="spareCPUPercent",
+        ge=0,
+        le=100,
+        description="Percent of a node's CPUs that the allocation policy leaves to pods that are no workers: no worker gets them beyond its "
+        "request.",
+    )
+
+    @property
+    def allocates(self) -> bool:
+        """Whether CPUs are divided by a policy, and not only as pods request them."""
+        return self.allocation.policy != "none"
 
     def policies(self, sharing: SharingSwitch = "off") -> Policies:
         """Return the policies.
@@ -83,17 +98,20 @@ class SchedulingConfig(Model):
         Raises:
             ValueError: unknown name or parameter; the message lists the known ones.
         """
-        return policies(
+        made = policies(
             order=self.order.policy,
             placement=self.placement.policy,
+            allocation=self.allocation.policy,
             preemption=self.preemption.policy,
             admission=tuple(admission.policy for admission in self.admission),
             admission_options={each.policy: each.parameters() for each in self.admission},
             order_options=self.order.parameters(),
             placement_options=self.placement.parameters(),
+            allocation_options=self.allocation.parameters(),
             preemption_options=self.preemption.parameters(),
             joining=self.joining.model_dump() if sharing == "lanes" else None,
         )
+        return replace(made, spare_cpu_percent=self.spare_cpu_percent)
 
     @model_validator(mode="before")
     @classmethod

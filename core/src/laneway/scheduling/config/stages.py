@@ -30,3 +30,6 @@ class Policies:
 
     allocation: AllocationPolicy | None = None
     """How CPUs and memory are divided; None: as the pods request them."""
+
+    spare_cpu_percent: int = 0
+    """Percent of each node's CPUs that no worker gets beyond its request."""

@@ -267,6 +267,9 @@ class Job:
     sensitivity: Sensitivity | None = None
     """How its throughput depends on CPUs and memory; None: not measured."""
 
+    cpu_floor_millis: int | None = None
+    """The fewest CPUs that an allocation policy may give each worker, in thousandths; None: those that it requests."""
+
     goodput: GoodputModel | None = None
     """How the speed of a malleable job depends on its workers; None: not known."""
 

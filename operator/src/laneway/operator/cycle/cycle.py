@@ -17,6 +17,7 @@ from functools import partial
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.binding import may_bind
+from laneway.operator.cycle.cpu_resizes import CPUResizes, ResizeWrite
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
@@ -56,6 +57,9 @@ class CycleResult:
     profiles: tuple[ProfileWrite, ...]
     """TrainingProfiles to be written."""
 
+    resizes: tuple[ResizeWrite, ...]
+    """Pods whose CPUs are to be changed."""
+
     surplus_profiles: tuple[ProfileRecord, ...]
     """TrainingProfiles to be deleted, because their namespace has too many, or they cannot be read."""
 
@@ -85,8 +89,11 @@ class CycleState:
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
     all_explained: bool = False
+    held_back: frozenset[str] = frozenset()
+    """Uids of jobs whose pods are not created yet, because other workers are giving back the CPUs that they need."""
+
     concerned: set[str] = field(default_factory=set)
-    """Uids of jobs whose new reason to wait is a step, and is written at once."""
+    """Uids of jobs whose new reason to wait is a step, and is written at once; and of those that were held back."""
 
     writes: dict[str, JobWrite] = field(default_factory=dict)
     """By uid."""
@@ -115,6 +122,7 @@ class Cycle:
         self._sync = SchedulerSync(config)
         self._deferred = DeferredStatuses(config.cycle)
         self._estimates = StartEstimates(config.cycle)
+        self._resizes = CPUResizes() if config.scheduling.allocates else None
         self._waiting: Mapping[str, WaitingReason] = {}
         self._look_again: set[str] = set()
         """Keys of jobs that have changed since the last explanation."""
@@ -161,6 +169,7 @@ class Cycle:
         problem = self._schedule(this)
         if not problem:
             self._explain(this)
+        resizes = () if problem else self._resize(this)
         # 5. Apply: the steps become writes. Statuses that merely explain wait for the allowance.
         for uid in self._concerned(this, changed):
             self._apply(this, uid)
@@ -175,6 +184,7 @@ class Cycle:
         result = CycleResult(
             writes=tuple(this.writes.values()),
             orders=self._orders(this),
+            resizes=resizes,
             profiles=self._sync.templates.writes(cluster.profiles, history.busy_profiles, now_seconds),
             surplus_profiles=self._surplus_profiles(cluster, delta, now_seconds),
             due_seconds=self._due_seconds(this),
@@ -216,6 +226,24 @@ class Cycle:
             return str(error)
         this.requeued = self._sync.scheduler.requeued()
         return ""
+
+    def _resize(self, this: CycleState) -> tuple[ResizeWrite, ...]:
+        """Return the pods whose CPUs are to be changed, and have the jobs looked at whose pods no longer wait for CPUs."""
+        if self._resizes is None:
+            return ()
+        held_before = self._resizes.held_back
+        resizes = self._resizes.plan(
+            this.cluster,
+            self._jobs,
+            self._sync.scheduler,
+            this.decision,
+            this.history,
+            this.in_flight,
+            this.now_seconds,
+        )
+        this.held_back = self._resizes.held_back
+        this.concerned |= {uid for uid in held_before - this.held_back if uid in self._jobs.jobs}
+        return resizes
 
     def _explain(self, this: CycleState) -> None:
         """Work out why jobs wait, and defer the statuses that say otherwise. That costs time for each waiting job, so with many
@@ -302,6 +330,8 @@ class Cycle:
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         template = self._sync.templates.of(record)
         write = job_write(record, after, pods, template)
+        if uid in this.held_back:
+            write = replace(write, creates=())
         if write.frees and write.takes:
             # An attempt that ends and the next are two writes: else jobs that swap GPUs wait for each other's release for ever.
             return job_write(record, self._jobs.jobs[uid], pods, template)
@@ -384,6 +414,7 @@ class Cycle:
             self._sync.due_seconds(),
             self._sync.templates.due_seconds(),
             self._deferred.due_seconds(now_seconds),
+            math.inf if self._resizes is None else self._resizes.due_seconds(),
             math.inf if decision_seconds is None else decision_seconds,
             math.inf if this.all_explained else self._explain_again_seconds,
         )

@@ -47,6 +47,7 @@ class JobCache:
         self.unfinished: set[str] = set()
         """Jobs of this operator that have not ended. Those that have cost no time."""
 
+        self.starting: set[str] = set()
         self.running: set[str] = set()
         self.completed: set[str] = set()
         self.failed: set[str] = set()
@@ -208,6 +209,7 @@ class JobCache:
             (self.preempted, status.preemption is not None),
             (self.refused, pods_refused_seconds(reconciled.job) is not None),
             (self.unfinished, managed and not finished),
+            (self.starting, reconciled.state is JobState.STARTING),
             (self.running, reconciled.state is JobState.RUNNING),
             (self.completed, managed and status.state is SummaryState.COMPLETE),
             (self.failed, managed and status.state is SummaryState.FAILED),
@@ -225,6 +227,7 @@ class JobCache:
             self.preempted,
             self.refused,
             self.unfinished,
+            self.starting,
             self.running,
             self.completed,
             self.failed,

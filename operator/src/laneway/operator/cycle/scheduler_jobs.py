@@ -55,6 +55,9 @@ def scheduler_job(
         expected_seconds=_expected_seconds(status, template, now_seconds),
         profile=None if counted is None else profile_of(counted),
         template=template_of(job) or "",
+        cpu_floor_millis=None
+        if desired.cpus is None
+        else desired.cpus.fewest_millis + desired.cpus.beside_millis,
         preemptible=preemptible(desired.spec) and not reconciled.coming_back,
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,

@@ -12,6 +12,7 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.scheduling import GPU, ForeignTenant, HostResources, Node
+from laneway.scheduling.model.host_resources import CPU
 
 
 def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
@@ -32,6 +33,8 @@ def scheduler_node(
     reported_by: Mapping[str, str],
     jobs: Mapping[str, ReconciledJob],
     departing: Collection[str] = (),
+    *,
+    resizes: bool = False,
 ) -> Node:
     """Return a node as the planner sees it.
 
@@ -44,6 +47,7 @@ def scheduler_node(
         reported_by: by GPU, the node that has it.
         jobs: by uid: the jobs that the planner has, as they were reconciled.
         departing: uids of pods whose requests the planner counts with their departure.
+        resizes: whether workers' CPUs are changed in place. Then what they have beyond their requests can be had back.
     """
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
     refusal = (
@@ -60,13 +64,18 @@ def scheduler_node(
         ),
         schedulable=not refusal,
         reason=refusal,
-        host=_host(record.name, state, jobs, departing),
+        host=_host(record.name, state, jobs, departing, resizes=resizes),
         host_capacity=_host_capacity(record.name, state),
     )
 
 
 def _host(
-    node: str, state: ClusterState, jobs: Mapping[str, ReconciledJob], departing: Collection[str]
+    node: str,
+    state: ClusterState,
+    jobs: Mapping[str, ReconciledJob],
+    departing: Collection[str],
+    *,
+    resizes: bool,
 ) -> HostResources | None:
     """Return what a node has for the planner's jobs.
 
@@ -85,7 +94,11 @@ def _host(
         demand = (
             job.job.desired.demand if counted and job is not None and job.job.desired is not None else None
         )
-        for name, amount in pod.requests.items():
+        requests = dict(pod.requests)
+        desired = job.job.desired if job is not None and resizes else None
+        if desired is not None and desired.cpus is not None and pod.cpus is not None:
+            requests[CPU] += desired.cpus.request_millis - pod.cpus.request_millis
+        for name, amount in requests.items():
             known = 0 if demand is None else demand.requests.of_resource(name)
             left[name] = left.get(name, 0) - max(0, amount - known)
     return HostResources.of(left)

@@ -43,6 +43,7 @@ class SchedulerSync:
         self._speeds = SpeedBook()
         self._rules = config.lane_rules()
         self._active_percent = config.active_percent
+        self._resizes = config.scheduling.allocates
         self._choice = NodeChoice()
         self._nodes: dict[str, _SyncedNode] = {}
         self._due = Timers()
@@ -186,6 +187,7 @@ class SchedulerSync:
                 self._node_of,
                 {uid: job for uid, job in jobs.items() if uid not in unplanned},
                 tenants.departing,
+                resizes=self._resizes,
             )
             changed |= before is None or before.node != node
             releasing = {job.key: job for job in tenants.departures}

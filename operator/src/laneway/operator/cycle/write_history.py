@@ -27,5 +27,14 @@ class WriteHistory:
     busy_profiles: Collection[str] = ()
     """Keys of TrainingProfiles that are being written, or rest after a failure."""
 
+    resizing: Collection[str] = ()
+    """Uids of pods whose CPUs are being changed, or rest after a failure."""
+
+    resizes_refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a pod: why the API server does not change its CPUs."""
+
+    resizes_unavailable: str = ""
+    """Why the API server changes no pod's CPUs, as a sentence; empty where it does."""
+
     unread: Collection[str] = ()
     """Uids of the jobs in flight of which a write has failed, and which are read again until that is known."""

@@ -17,7 +17,7 @@ _LONGEST_NOTE_BYTES = 1024
 
 
 def event_of(
-    job: JobRecord, event: JobEvent, cycle: str, number: int, reporter: str, now_seconds: float
+    job: JobRecord, event: JobEvent, cycle: str, number: int | str, reporter: str, now_seconds: float
 ) -> dict[str, Any]:
     """Return the event of something that happened to a job in a cycle; ``number`` tells the events of a cycle apart."""
     note = event.message

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from laneway.api.training_job import TrainingJobSpec
+from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite, to_node
 from laneway.operator.cycle.write_history import WriteHistory
@@ -24,6 +25,7 @@ from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.events import event_of
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.execute.resizes import Resizes
 from laneway.operator.execute.write_order import WriteOrder
 from laneway.operator.execute.writer import FencedOff, Refused, Writer
 from laneway.operator.logs import CYCLE
@@ -100,6 +102,7 @@ class Executor:
         self.nodes_in_flight: set[str] = set()
         """The same of nodes with orders, by name."""
 
+        self._resizes = Resizes(writer, wall)
         self._busy_profiles: dict[str, float] = {}
         """By key of a TrainingProfile: until when it is left alone; infinite while it is being written."""
 
@@ -125,6 +128,9 @@ class Executor:
             self.refusals,
             self.written_seconds,
             busy_profiles=self._busy_profiles.keys(),
+            resizing=self._resizes.resting(),
+            resizes_refused=self._resizes.refused,
+            resizes_unavailable=self._resizes.unavailable(),
             unread=frozenset(self._unread),
         )
 
@@ -138,6 +144,11 @@ class Executor:
         """Write a node's orders."""
         self.nodes_in_flight.add(write.node.name)
         self._go(self._order(write))
+
+    def begin_resize(self, write: ResizeWrite) -> None:
+        """Change the CPUs of a pod."""
+        self._resizes.begin(write)
+        self._go(self._resize(write))
 
     def begin_profile(self, write: ProfileWrite) -> None:
         """Write a template's profile."""
@@ -171,6 +182,7 @@ class Executor:
     def forget(self) -> None:
         """Forget the outcomes of writes. None may be in flight."""
         self.refusals.clear()
+        self._resizes.forget()
         self._busy_profiles.clear()
         self.fenced_off = False
 
@@ -318,6 +330,22 @@ class Executor:
             self.fenced_off = True
         finally:
             self.nodes_in_flight.discard(name)
+            self._ended(True)
+
+    async def _resize(self, write: ResizeWrite) -> None:
+        """Change the CPUs of a pod, and tell the job's user once if that is refused."""
+        try:
+            async with self._others:
+                reported = await self._resizes.write(write) or write.event
+            if reported is not None:
+                number, reporter = f"cpus-{write.pod.rank}", self._leadership.identity
+                self._writer.record(
+                    event_of(write.job, reported, CYCLE.get(), number, reporter, self._wall())
+                )
+        except FencedOff:
+            self.fenced_off = True
+        finally:
+            self._resizes.end(write)
             self._ended(True)
 
     async def _change_profile(self, key: str, change: Callable[[], Awaitable[None]]) -> None:

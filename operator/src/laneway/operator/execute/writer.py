@@ -18,6 +18,7 @@ from typing import Any
 
 from laneway.api.names import GANG_SERVICE, JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
 from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.manifests import gang_service, owner_reference
@@ -138,6 +139,30 @@ class Writer:
             PODS.path(job.namespace, pod.name),
             query={"fieldManager": OPERATOR_FIELD_MANAGER},
             body={"metadata": {"uid": pod.uid, "ownerReferences": [owner_reference(job)]}},
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+        self._cache.pods.observe(answer)
+
+    async def resize_pod(self, write: ResizeWrite) -> None:
+        """Change the CPUs of a worker's trainer in place, unless another pod has its name meanwhile.
+
+        Raises:
+            ApiError: with status 404 where the pod is gone, or the API server cannot resize pods.
+            FencedOff, UnknownOutcome
+        """
+        pod, cpus = write.pod, {"requests": {"cpu": f"{write.cpu_millis}m"}}
+        if write.limit_millis is not None:
+            cpus["limits"] = {"cpu": f"{write.limit_millis}m"}
+        answer = await self._send(
+            "resize",
+            PODS,
+            "PATCH",
+            PODS.path(pod.namespace, pod.name, "resize"),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER},
+            body={
+                "metadata": {"uid": pod.uid},
+                "spec": {"containers": [{"name": write.container, "resources": cpus}]},
+            },
             content_type=STRATEGIC_MERGE_PATCH,
         )
         self._cache.pods.observe(answer)

@@ -17,6 +17,7 @@ from laneway.operator.lifecycle import pausing, transitions
 from laneway.operator.lifecycle.admission import admit
 from laneway.operator.lifecycle.attempt_end import end_attempt
 from laneway.operator.lifecycle.between_attempts import after_the_end, had_succeeded, leaving, wait
+from laneway.operator.lifecycle.cpus import cpus_of
 from laneway.operator.lifecycle.deadline import deadline_due_seconds, past_deadline
 from laneway.operator.lifecycle.execution import executed
 from laneway.operator.lifecycle.gang import (
@@ -58,7 +59,7 @@ def reconcile(job: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileCon
         return ReconciledJob(job, None)
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
     # Nodes report the last figures of a worker when it has ended already, so this comes before every other question.
-    measured = _measured(job.status, mine, context)
+    measured = _measured(job, mine, context)
     reconciled = ReconciledJob(job, None).becomes(measured, *_warnings(job.status, measured))
     if job.finished:
         return leaving(after_the_end(reconciled, context), pods, context)
@@ -253,11 +254,9 @@ def _holding(reconciled: ReconciledJob, state: JobState) -> ReconciledJob:
     return replace(reconciled, state=state, holds=_as_plan(reconciled.job.status))
 
 
-def _measured(
-    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
-) -> TrainingJobStatus:
-    """Return the status with what the nodes measured of this attempt; figures never go back."""
-    sessions = context.state.sessions
+def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileContext) -> TrainingJobStatus:
+    """Return the status with what the nodes measured of this attempt, which never goes back, and with the workers' CPUs."""
+    status, sessions = job.status, context.state.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
     profile = measured_profile(mine, sessions)
     execution = executed(status, mine, context.state, profiled=profile is not None)
@@ -266,6 +265,7 @@ def _measured(
         progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
     return transitions.changed(
         status,
+        cpus=cpus_of(job.desired, mine),
         turns=max(status.turns, taken),
         profile=profile or status.profile,
         execution=execution,

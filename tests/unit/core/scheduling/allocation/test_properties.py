@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laneway.scheduling.allocation.floors import allot_with_floors
 from laneway.scheduling.allocation.greedy import Greedy
 from laneway.scheduling.allocation.minio import MinIOSensitivity
 from laneway.scheduling.allocation.optimal import Optimal
@@ -180,3 +181,36 @@ def renamed_gang(gang: PlacedGang) -> PlacedGang:
         PlacedWorker(worker.worker, f"far-{worker.node}", worker.gpu_percent) for worker in gang.workers
     ]
     return PlacedGang(f"far-{gang.key}", tuple(workers), gang.sensitivity, gang.position)
+
+
+@given(case=cases(), data=st.data())
+@quick
+def test_with_floors_nobody_falls_below_its_own_and_no_node_gives_more_than_it_has(
+    case: Case, data: st.DataObject
+) -> None:
+    """Whatever the policy does: a worker's request is its own unless its job allows less."""
+    left = {node.node: node.cpu_millis for node in case.nodes}
+    gangs = []
+    for gang in case.gangs:
+        workers = []
+        for worker in gang.workers:
+            floor = data.draw(st.integers(0, left[worker.node]))
+            left[worker.node] -= floor
+            workers.append(replace(worker, cpu_floor_millis=floor))
+        gangs.append(replace(gang, workers=tuple(workers)))
+    for policy in ALL:
+        allotted = allot_with_floors(policy, case.nodes, gangs)
+        assert set(allotted) == {gang.key for gang in gangs}
+        given_on = dict.fromkeys(left, 0)
+        for gang in gangs:
+            for worker, has in zip(gang.workers, allotted[gang.key], strict=True):
+                assert has.cpu_millis >= worker.cpu_floor_millis
+                given_on[worker.node] += has.cpu_millis
+        assert all(given_on[node.node] <= node.cpu_millis for node in case.nodes)
+
+
+@given(case=cases())
+@quick
+def test_without_floors_the_policy_decides_alone(case: Case) -> None:
+    for policy in ALL:
+        assert allot_with_floors(policy, case.nodes, case.gangs) == policy.allot(case.nodes, case.gangs)

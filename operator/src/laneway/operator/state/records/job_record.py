@@ -18,6 +18,7 @@ from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpe
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.template_check import check_template
 from laneway.operator.state.records.template_hash import template_hash
+from laneway.operator.state.records.trainer_cpus import RequestedCPUs, requested_cpus
 from laneway.operator.state.records.worker_pod import trainer_of
 from laneway.scheduling import Demand
 from laneway.scheduling.model.spec_demand import demand_of
@@ -35,6 +36,9 @@ class DesiredSpec:
     template_hash: str
     reserved: str
     """What the template sets although it is reserved, as a sentence; empty where it sets nothing of the kind."""
+
+    cpus: RequestedCPUs | None
+    """What each worker's trainer asks for; None where its CPUs are never changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,8 @@ def _desired(spec: object) -> tuple[DesiredSpec | None, str]:
         _check_priority_classes(parsed)
         trainer = trainer_of(parsed.template["spec"]["containers"])
         reserved = template_problem(parsed.template) or mounts_problem(trainer)
-        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), reserved), ""
+        cpus = requested_cpus(parsed, trainer)
+        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), reserved, cpus), ""
     except ValidationError as error:
         return None, explain(error, "spec")
     except ValueError as error:

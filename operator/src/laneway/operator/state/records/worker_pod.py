@@ -11,6 +11,7 @@ from laneway.api.pod_requests import pod_requests
 from laneway.api.rfc3339 import parse_time
 from laneway.api.template_profile import TemplateProfile
 from laneway.operator.state.records.ownership import Claim, claim_of
+from laneway.operator.state.records.trainer_cpus import TrainerCPUs, trainer_cpus
 from pydantic import ValidationError
 
 TRAINER = "trainer"
@@ -108,6 +109,9 @@ class WorkerPod:
     waits_for: str
     """What holds its containers back, such as ``ErrImagePull``; empty where nothing does."""
 
+    cpus: TrainerCPUs | None
+    """What its trainer has of CPUs; None where they cannot be changed."""
+
     @property
     def ended(self) -> bool:
         """Whether it ended and holds nothing any more."""
@@ -170,6 +174,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         image_id=_image_id(spec, status),
         requests=pod_requests(spec),
         waits_for=_waits_for(states),
+        cpus=trainer_cpus(trainer_of(spec["containers"]), spec, status),
     )
 
 

@@ -1,0 +1,280 @@
+"""What the allocation policy's decision demands: changes of running pods' CPUs, in an order in which no node gives more than it has.
+
+A worker that gives CPUs back is changed at once. One that gets more waits until its node has them: until the kubelet reports that the
+others have given them back, and no worker that starts there needs them. A gang grows on all of its nodes or on none. A worker that
+starts is created at once where the node has its CPUs, and otherwise as soon as the others there have given theirs back.
+
+Only the CPUs of the trainer container are changed. A container that got more memory could not give it back without a restart, and
+would keep other jobs off its node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from laneway.operator.cycle.job_cache import JobCache
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.pacing import DIVIDED_AGAIN_SECONDS
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.host_resources import available
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.trainer_cpus import RequestedCPUs, TrainerCPUs
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import Decision, JobState, Scheduler, WorkerPlacement
+from laneway.scheduling.model.host_resources import CPU
+from laneway.scheduling.model.plan import WorkerAllotment
+
+_STEP_MILLIS = 100
+"""CPUs beyond the request are given in steps of this: less is not noticed, and each change is a write."""
+
+Allotments = Mapping[str, tuple[WorkerAllotment, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeWrite:
+    """The CPUs that a worker's trainer container is to have, in thousandths."""
+
+    job: JobRecord
+    pod: WorkerPod
+    container: str
+    cpu_millis: int
+    limit_millis: int | None
+    """None: it has no limit."""
+
+    event: JobEvent | None = None
+    """What the job's user is told beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One pod, and what its trainer is to request."""
+
+    pod: WorkerPod
+    cpus: TrainerCPUs
+    wanted_millis: int
+    event: JobEvent | None = None
+
+    @property
+    def gives_millis(self) -> int:
+        """What the node will have back."""
+        return max(0, self.cpus.held_millis - self.wanted_millis)
+
+    @property
+    def needs_millis(self) -> int:
+        """What the node has to have for it."""
+        return max(0, self.wanted_millis - self.cpus.held_millis)
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one round of changes knows of the nodes."""
+
+    state: ClusterState
+    free: dict[str, float] = field(default_factory=dict)
+    """CPUs by node that nobody holds, in thousandths; infinite where nothing is known."""
+
+    coming: dict[str, int] = field(default_factory=dict)
+    """CPUs by node that workers are giving back."""
+
+    def free_on(self, node: str) -> float:
+        """Return what nobody holds of a node's CPUs."""
+        if node not in self.free:
+            offered = available(self.state, node)
+            there = self.state.pods_on.get(node, {}).values()
+            self.free[node] = math.inf if offered is None else offered.get(CPU, 0) - sum(map(_held, there))
+        return self.free[node]
+
+    def take(self, node: str, millis: int) -> None:
+        """Give some of it away."""
+        self.free[node] = self.free_on(node) - millis
+
+
+class CPUResizes:
+    """The changes of pods' CPUs, cycle by cycle."""
+
+    def __init__(self) -> None:
+        self.held_back: frozenset[str] = frozenset()
+        """Uids of jobs that start, and whose pods are not created yet: their nodes' CPUs are being given back."""
+
+        self._allotments: Allotments = {}
+        self._divided_seconds = -math.inf
+        self._bounds: dict[str, tuple[float, float]] = {}
+        """By uid of a pod: the CPUs between which its kubelet has not refused it any; in thousandths."""
+
+        self._due_seconds = math.inf
+
+    def due_seconds(self) -> float:
+        """Return when CPUs are to be divided again though nothing changes; infinite: they are not."""
+        return self._due_seconds
+
+    def plan(
+        self,
+        state: ClusterState,
+        jobs: JobCache,
+        scheduler: Scheduler,
+        decision: Decision,
+        history: WriteHistory,
+        in_flight: Collection[str],
+        now_seconds: float,
+    ) -> tuple[ResizeWrite, ...]:
+        """Return the pods whose CPUs are to be changed now, and note whose pods are held back.
+
+        Args:
+            state: what is known of the cluster.
+            jobs: the reconciled jobs.
+            scheduler: knows the jobs and what they hold.
+            decision: its last decision.
+            history: what came of earlier changes.
+            in_flight: uids of jobs with writes in flight: they are left alone.
+            now_seconds: Unix time.
+        """
+        if history.resizes_unavailable:
+            self.held_back = frozenset()
+            return ()
+        again_seconds = self._divided_seconds + DIVIDED_AGAIN_SECONDS
+        if (
+            not decision.starts
+            and not decision.resumes
+            and not self.held_back
+            and now_seconds < again_seconds
+        ):
+            self._due_seconds = again_seconds
+            return ()
+        self._allotments = scheduler.allotments(decision)
+        self._divided_seconds, self._due_seconds = now_seconds, math.inf
+        if self._bounds:
+            self._bounds = {uid: each for uid, each in self._bounds.items() if uid in state.pod_by_uid}
+        this = _Round(state)
+        gangs = [
+            (job, changes)
+            for uid in sorted(state.pods)
+            if (job := jobs.jobs.get(uid)) is not None
+            and job.job.key not in decision.preemptions
+            and (changes := self._changes(job, state, history))
+        ]
+        for _, changes in gangs:
+            for change in changes:
+                node = change.pod.node
+                this.coming[node] = this.coming.get(node, 0) + change.gives_millis
+        self._hold_back(this, jobs, decision)
+        writes: list[ResizeWrite] = []
+        for job, changes in gangs:
+            due = [each for each in changes if each.wanted_millis != each.cpus.request_millis]
+            shrinks = [each for each in due if each.wanted_millis < each.cpus.request_millis]
+            grows = [each for each in due if each.wanted_millis > each.cpus.request_millis]
+            if job.job.uid in in_flight:
+                continue
+            writes += _writes(job, shrinks, history)
+            if grows and _grow(this, changes):
+                writes += _writes(job, grows, history)
+        return tuple(writes)
+
+    def _changes(self, job: ReconciledJob, state: ClusterState, history: WriteHistory) -> list[_Change]:
+        """Return what the trainers of a job are to have, changed or not; nothing while one of its pods starts or ends."""
+        desired = job.job.desired
+        mine = [pod for pod in state.pods[job.job.uid] if pod.attempt == job.job.status.attempt]
+        if (
+            desired is None
+            or desired.cpus is None
+            or job.state in (None, JobState.STARTING, JobState.TERMINATING)
+        ):
+            return []
+        if not all(pod.phase == "Running" and not pod.deleting and pod.cpus is not None for pod in mine):
+            return []
+        if any(pod.uid in history.resizes_refused for pod in mine):
+            return []
+        allotted = {each.worker: each.cpu_millis for each in self._allotments.get(job.job.key, ())}
+        return [
+            self._change(pod, pod.cpus, desired.cpus, allotted.get(pod.rank))
+            for pod in mine
+            if pod.cpus is not None
+        ]
+
+    def _change(
+        self, pod: WorkerPod, cpus: TrainerCPUs, asks: RequestedCPUs, allotted_millis: int | None
+    ) -> _Change:
+        """Return what a trainer is to have: its request where the policy does not know the job. What its kubelet refuses is taken back,
+        and not wanted again in this attempt."""
+        wanted, event = asks.request_millis, None
+        if allotted_millis is not None:
+            wanted = _trainers_part(allotted_millis, asks)
+        if cpus.infeasible:
+            low, high = self._bounds.get(pod.uid, (0, math.inf))
+            given = cpus.allocated_millis
+            self._bounds[pod.uid] = (low, given) if cpus.request_millis > given else (given, high)
+            event = JobEvent(
+                "CPUsNotChanged",
+                f"Worker {pod.rank} keeps its CPUs: the kubelet of {pod.node} refused to change them: {cpus.infeasible}",
+                warning=True,
+            )
+        if pod.uid in self._bounds:
+            low, high = self._bounds[pod.uid]
+            wanted = int(max(low, min(wanted, high)))
+        return _Change(pod, cpus, wanted, event)
+
+    def _hold_back(self, this: _Round, jobs: JobCache, decision: Decision) -> None:
+        """Give workers that start their CPUs before others grow, and hold those back whose CPUs are still to be given back."""
+        held_back = set()
+        for job, missing in _starting(jobs, this.state, decision):
+            desired = job.job.desired
+            request = 0 if desired is None else desired.demand.requests.of_resource(CPU)
+            for each in missing:
+                if this.free_on(each.node) < request and this.coming.get(each.node, 0):
+                    held_back.add(job.job.uid)
+                this.take(each.node, request)
+        self.held_back = frozenset(held_back)
+
+
+def _starting(
+    jobs: JobCache, state: ClusterState, decision: Decision
+) -> Iterator[tuple[ReconciledJob, list[WorkerPlacement]]]:
+    """Yield the jobs that start, each with its workers that have no pod yet."""
+    for key in sorted(decision.starts):
+        if (uid := state.job_uids.get(key)) in jobs.jobs:
+            yield jobs.jobs[uid], list(decision.starts[key])
+    for uid in sorted(jobs.starting):
+        job = jobs.jobs[uid]
+        there = {pod.rank for pod in state.pods.get(uid, ()) if pod.attempt == job.job.status.attempt}
+        yield job, [each for each in job.holds if each.worker not in there]
+
+
+def _trainers_part(allotted_millis: int, asks: RequestedCPUs) -> int:
+    """Return what of a worker's CPUs its trainer gets: exactly what it requests or less, and beyond that whole steps."""
+    trainer = allotted_millis - asks.beside_millis
+    if trainer <= asks.request_millis:
+        return max(trainer, asks.fewest_millis)
+    return max(trainer // _STEP_MILLIS * _STEP_MILLIS, asks.request_millis)
+
+
+def _held(pod: WorkerPod) -> int:
+    """Return what a pod holds of its node's CPUs, as kube-scheduler counts it."""
+    beyond = 0 if pod.cpus is None else pod.cpus.held_millis - pod.cpus.request_millis
+    return pod.requests.get(CPU, 0) + beyond
+
+
+def _grow(this: _Round, changes: Iterable[_Change]) -> bool:
+    """Take what a gang needs to grow, if each of its nodes has it; return whether it was taken."""
+    needs: dict[str, int] = {}
+    for each in changes:
+        gpu_node = this.state.gpu_nodes.get(each.pod.node)
+        if each.needs_millis and (gpu_node is None or gpu_node.other_pods is None):
+            return False  # it is not known what the other pods there request
+        needs[each.pod.node] = needs.get(each.pod.node, 0) + each.needs_millis
+    if any(this.free_on(node) < millis for node, millis in needs.items() if millis):
+        return False
+    for node, millis in needs.items():
+        this.take(node, millis)
+    return True
+
+
+def _writes(job: ReconciledJob, changes: Iterable[_Change], history: WriteHistory) -> Iterator[ResizeWrite]:
+    desired = job.job.desired
+    assert desired is not None
+    assert desired.cpus is not None
+    for each in changes:
+        if each.pod.uid not in history.resizing:
+            limit = desired.cpus.limit_with(each.wanted_millis)
+            yield ResizeWrite(job.job, each.pod, each.cpus.container, each.wanted_millis, limit, each.event)

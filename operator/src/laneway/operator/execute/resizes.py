@@ -1,0 +1,120 @@
+"""Changes of pods' CPUs that are in flight, and what the API server said to those that it did not make."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+
+from laneway.operator.cycle.cpu_resizes import ResizeWrite
+from laneway.operator.execute.writer import Writer
+from laneway.operator.lifecycle.reconciled_job import JobEvent
+from laneway.operator.pacing import RESIZE_RETRY_SECONDS, RESIZES_UNAVAILABLE_SECONDS
+from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
+
+logger = logging.getLogger(__name__)
+
+_NO_SUBRESOURCE = "could not find the requested resource"
+"""In the message of a 404 where the subresource is missing; where the pod is, the message names the pod."""
+
+_NO_RIGHT = " cannot patch resource "
+"""In the message of a 403 for want of rights; others are about the pod, such as of a quota."""
+
+_REMEMBERED_REFUSALS = 10_000
+
+
+class Resizes:
+    """The outcome of each change; lost at a restart, after which a refused change is tried once more."""
+
+    def __init__(self, writer: Writer, wall: Callable[[], float]) -> None:
+        self._writer = writer
+        self._wall = wall
+        self._rest_until: dict[str, float] = {}
+        """By uid of a pod: until when it is left alone; infinite while its change is in flight."""
+
+        self._refused: dict[str, str] = {}
+        self._unavailable = ""
+        self._unavailable_until_seconds = -math.inf
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """By uid of a pod: why the API server does not change its CPUs."""
+        return self._refused
+
+    def resting(self) -> Collection[str]:
+        """Return the uids of pods that are left alone now."""
+        now_seconds = self._wall()
+        self._rest_until = {uid: at for uid, at in self._rest_until.items() if at > now_seconds}
+        return self._rest_until.keys()
+
+    def unavailable(self) -> str:
+        """Return why the API server changes no pod's CPUs; empty where it does."""
+        return self._unavailable if self._wall() < self._unavailable_until_seconds else ""
+
+    def forget(self) -> None:
+        """Forget the outcomes. No change may be in flight."""
+        self._rest_until.clear()
+        self._refused.clear()
+        self._unavailable_until_seconds = -math.inf
+
+    def begin(self, write: ResizeWrite) -> None:
+        """Note that a change is in flight."""
+        self._rest_until[write.pod.uid] = math.inf
+
+    def end(self, write: ResizeWrite) -> None:
+        """Note that it has ended."""
+        if math.isinf(self._rest_until.get(write.pod.uid, 0.0)):
+            del self._rest_until[write.pod.uid]
+
+    async def write(self, write: ResizeWrite) -> JobEvent | None:
+        """Make a change; return what the job's user is told of it.
+
+        Raises:
+            FencedOff
+        """
+        pod = f"{write.pod.namespace}/{write.pod.name}"
+        extra = {"pod": pod, "cpu_millis": write.cpu_millis}
+        try:
+            await self._writer.resize_pod(write)
+        except ApiError as error:
+            if _is_missing(error):
+                self._note_unavailable(error)
+            elif error.status in (400, 403, 422):
+                logger.warning("CPUs not changed", extra={**extra, "problem": error.message})
+                return self._note_refusal(write, error.message)
+            elif error.status not in (404, 409):  # the pod is gone, or another is in its place
+                self._rest(write, error)
+        except UnknownOutcome as error:
+            self._rest(write, error)
+        else:
+            logger.info("CPUs changed", extra=extra)
+        return None
+
+    def _rest(self, write: ResizeWrite, error: Exception) -> None:
+        logger.info("CPUs not changed", extra={"pod": write.pod.name, "problem": str(error)})
+        self._rest_until[write.pod.uid] = self._wall() + RESIZE_RETRY_SECONDS
+
+    def _note_refusal(self, write: ResizeWrite, message: str) -> JobEvent:
+        self._refused[write.pod.uid] = message
+        while len(self._refused) > _REMEMBERED_REFUSALS:
+            del self._refused[next(iter(self._refused))]
+        text = f"Worker {write.pod.rank} keeps its CPUs in this attempt: the API server refused to change them: {message}"
+        return JobEvent("CPUsNotChanged", text, warning=True)
+
+    def _note_unavailable(self, error: ApiError) -> None:
+        if error.status == 403:
+            does = "does not let the operator change CPUs of pods: give it the right to patch pods/resize, as the chart does"
+        else:
+            does = "cannot change CPUs of running pods: that needs Kubernetes 1.33 or later"
+        self._unavailable = f"the API server {does}; until then every worker keeps the CPUs that it requests"
+        self._unavailable_until_seconds = self._wall() + RESIZES_UNAVAILABLE_SECONDS
+        logger.warning("CPUs are not divided", extra={"problem": self._unavailable, "answer": str(error)})
+
+
+def _is_missing(error: ApiError) -> bool:
+    """Whether it is no pod's fault that its CPUs are not changed."""
+    return (
+        (error.status == 404 and _NO_SUBRESOURCE in error.message)
+        or error.status == 405
+        or (error.status == 403 and _NO_RIGHT in error.message)
+    )

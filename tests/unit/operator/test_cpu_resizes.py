@@ -75,22 +75,34 @@ class Cluster:
         self.now = NOW
 
     def run(
-        self, jobs: list[JobRecord], pods: list[WorkerPod], history: WriteHistory | None = None
+        self,
+        jobs: list[JobRecord],
+        pods: list[WorkerPod],
+        history: WriteHistory | None = None,
+        figures: dict[str, Any] | None = None,
     ) -> CycleResult:
         """Decide from the cluster as it is now."""
         allocatable = {"cpu": 1000 * NODE_CPUS, "memory": 64 * GIB, "pods": 110}
         nodes = [replace(a_node(name), allocatable=allocatable) for name in ("n1", "n2")]
         sessions = {
             name: {
-                0: [a_session(pod, lane=0) for pod in pods if pod.node == name and pod.phase == "Running"],
+                0: [
+                    a_session(pod, lane=0, **(figures or {}))
+                    for pod in pods
+                    if pod.node == name and pod.phase == "Running"
+                ],
             }
             for name in ("n1", "n2")
         }
+        self.now += 10
         gpu_nodes = [
-            replace(a_gpu_node(name, 2, sessions=sessions[name]), other_pods=self.others)
+            replace(
+                a_gpu_node(name, 2, sessions=sessions[name]),
+                other_pods=self.others,
+                observed_seconds=self.now,
+            )
             for name in ("n1", "n2")
         ]
-        self.now += 10
         state = a_view(jobs, pods, gpu_nodes, nodes)
         result = self.cycle.run(state, history or WriteHistory({}, {}), self.now)
         assert result.problem == ""
@@ -197,8 +209,8 @@ def test_fewer_than_requested_only_where_the_spec_allows_it() -> None:
 def test_a_job_that_pauses_keeps_what_it_requests() -> None:
     cluster, job = Cluster(), runs(asking("a", 1))
     pod = pod_of(job, 2, 2)
-    told = transitions.asked_to_pause(job.status, PreemptionAction.PAUSE, "HigherQueue", "why", NOW, "ns/b")
-    assert resized(cluster.run([job.with_status(told)], [pod])) == {"a-0": 1000}
+    asked = transitions.asked_to_pause(job.status, PreemptionAction.PAUSE, "HigherQueue", "why", NOW, "ns/b")
+    assert resized(cluster.run([job.with_status(asked)], [pod])) == {"a-0": 1000}
 
 
 def test_what_a_kubelet_refuses_is_taken_back_and_not_tried_again() -> None:
@@ -296,3 +308,41 @@ def test_an_injected_sidecar_still_counts_beside_cpus_that_were_given() -> None:
     for new, starts in ((fits, True), (does_not, False)):
         result = cluster.run([rich, busy, new], [parse_worker_pod(raw), pod_of(busy)])
         assert ("ns/new" in result.decision.starts) == starts
+
+
+def test_a_job_is_tried_with_other_cpus_and_then_has_what_it_can_use() -> None:
+    """Four CPUs keep its GPU busy. The kubelet does what it is asked; the nodes count iterations."""
+    cluster = Cluster("tune")
+    job, pod_cpus, iterations = runs(asking("a", 2, 2, minimumCPU="1")), 2.0, 0.0
+    seen = []
+    for _ in range(60):
+        iterations += 10 * min(pod_cpus, 4)
+        figures = {
+            "profiled": True,
+            "persistentBytes": GIB,
+            "iterations": int(iterations),
+            "iterationMicroseconds": 250_000,
+        }
+        result = cluster.run([job], [pod_of(job, pod_cpus, pod_cpus)], figures=figures)
+        for write in result.resizes:
+            pod_cpus = write.cpu_millis / 1000
+            seen.append(pod_cpus)
+        for written in result.writes:
+            job = job.with_status(written.status)
+    assert seen[:3] == [1, 8, 4], "half, all that is idle, and between"
+    assert seen[-1] == 4, "what it can use"
+    assert job.status.profile is not None
+    points = {each.cpu_millis: each.iteration_microseconds for each in job.status.profile.cpu_points}
+    assert points == {1000: 1_000_000, 2000: 500_000, 4000: 250_000, 8000: 250_000}
+
+
+def test_a_job_that_starts_ends_the_trial_of_another() -> None:
+    cluster = Cluster("tune")
+    job = runs(asking("a", 2, 2))
+    for count in range(8):
+        result = cluster.run([job], [pod_of(job)], figures={"profiled": True, "iterations": 20 * count})
+    assert resized(result) == {"a-0": 8000}
+    busy = runs(asking("elsewhere", 6), "n2")
+    new = asking("new", 5).visited().record
+    result = cluster.run([job, busy, new], [pod_of(job, 8, 8), pod_of(busy)])
+    assert resized(result)["a-0"] <= 3000

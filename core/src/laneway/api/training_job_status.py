@@ -133,6 +133,15 @@ class CPUStatus(Status):
     )
 
 
+class CPUPointStatus(Status):
+    """How fast a job iterates with a number of CPUs."""
+
+    cpu_millis: int = Field(description="CPUs of each worker's trainer container, in thousandths.", ge=1)
+    iteration_microseconds: int = Field(
+        description="Mean time of an iteration with them, waiting for data included.", ge=1
+    )
+
+
 class ProfileStatus(Status):
     """Measurements of one worker's iterations; of a gang the largest over the workers."""
 
@@ -158,6 +167,11 @@ class ProfileStatus(Status):
         default=0,
         description="Size of the largest parameter; divided by modelBytes it is Tiresias' skew.",
         ge=0,
+    )
+    cpu_points: tuple[CPUPointStatus, ...] = Field(
+        default=(),
+        description="Speed by CPUs, as far as it was measured; rising.",
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
 
 

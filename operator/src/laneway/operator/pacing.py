@@ -115,6 +115,14 @@ RESIZES_UNAVAILABLE_SECONDS = 3600.0
 """An API server that cannot resize pods, or does not let the operator, is asked again after this: somebody has to upgrade it, or to give
 the right."""
 
+PROBE_SECONDS = 30.0
+PROBE_ITERATIONS = 16
+"""A job's speed with some CPUs is measured over this time and number of iterations at least: a job is tried with three numbers of CPUs in
+its first minutes."""
+
+PROBE_LONGEST_SECONDS = 300.0
+"""A job whose speed is not known after this is not tried any more in this attempt."""
+
 # ---- TrainingProfiles
 
 PROFILE_WRITTEN_SECONDS = 10.0

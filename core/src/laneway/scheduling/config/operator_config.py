@@ -89,6 +89,11 @@ class SchedulingConfig(Model):
         """Whether CPUs are divided by a policy, and not only as pods request them."""
         return self.allocation.policy != "none"
 
+    @property
+    def measures_cpus(self) -> bool:
+        """Whether it is measured how fast jobs are with fewer and more CPUs: the policy reads it."""
+        return self.allocation.policy not in ("none", "proportional")
+
     def policies(self, sharing: SharingSwitch = "off") -> Policies:
         """Return the policies.
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from laneway.operator.cycle.job_cache import JobCache
+from laneway.operator.cycle.scheduler_jobs import cpu_points
+from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 from laneway.operator.pacing import DIVIDED_AGAIN_SECONDS
@@ -23,7 +25,7 @@ from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.trainer_cpus import RequestedCPUs, TrainerCPUs
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import Decision, JobState, Scheduler, WorkerPlacement
+from laneway.scheduling import Decision, JobState, WorkerPlacement
 from laneway.scheduling.model.host_resources import CPU
 from laneway.scheduling.model.plan import WorkerAllotment
 
@@ -69,8 +71,8 @@ class _Change:
 
 
 @dataclass(slots=True)
-class _Round:
-    """What one round of changes knows of the nodes."""
+class _Nodes:
+    """What the nodes have, while changes are planned."""
 
     state: ClusterState
     free: dict[str, float] = field(default_factory=dict)
@@ -78,6 +80,9 @@ class _Round:
 
     coming: dict[str, int] = field(default_factory=dict)
     """CPUs by node that workers are giving back."""
+
+    short: set[str] = field(default_factory=set)
+    """Nodes that lack CPUs for workers that start there."""
 
     def free_on(self, node: str) -> float:
         """Return what nobody holds of a node's CPUs."""
@@ -114,7 +119,7 @@ class CPUResizes:
         self,
         state: ClusterState,
         jobs: JobCache,
-        scheduler: Scheduler,
+        sync: SchedulerSync,
         decision: Decision,
         history: WriteHistory,
         in_flight: Collection[str],
@@ -125,8 +130,8 @@ class CPUResizes:
         Args:
             state: what is known of the cluster.
             jobs: the reconciled jobs.
-            scheduler: knows the jobs and what they hold.
-            decision: its last decision.
+            sync: the scheduler, and what is measured of jobs.
+            decision: the scheduler's last decision.
             history: what came of earlier changes.
             in_flight: uids of jobs with writes in flight: they are left alone.
             now_seconds: Unix time.
@@ -143,11 +148,11 @@ class CPUResizes:
         ):
             self._due_seconds = again_seconds
             return ()
-        self._allotments = scheduler.allotments(decision)
+        self._allotments = sync.scheduler.allotments(decision)
         self._divided_seconds, self._due_seconds = now_seconds, math.inf
         if self._bounds:
             self._bounds = {uid: each for uid, each in self._bounds.items() if uid in state.pod_by_uid}
-        this = _Round(state)
+        this = _Nodes(state)
         gangs = [
             (job, changes)
             for uid in sorted(state.pods)
@@ -161,7 +166,8 @@ class CPUResizes:
                 this.coming[node] = this.coming.get(node, 0) + change.gives_millis
         self._hold_back(this, jobs, decision)
         writes: list[ResizeWrite] = []
-        for job, changes in gangs:
+        for job, allotted in gangs:
+            changes = self._tried(this, job, allotted, sync, now_seconds)
             due = [each for each in changes if each.wanted_millis != each.cpus.request_millis]
             shrinks = [each for each in due if each.wanted_millis < each.cpus.request_millis]
             grows = [each for each in due if each.wanted_millis > each.cpus.request_millis]
@@ -215,15 +221,40 @@ class CPUResizes:
             wanted = int(max(low, min(wanted, high)))
         return _Change(pod, cpus, wanted, event)
 
-    def _hold_back(self, this: _Round, jobs: JobCache, decision: Decision) -> None:
+    def _tried(
+        self,
+        this: _Nodes,
+        job: ReconciledJob,
+        changes: list[_Change],
+        sync: SchedulerSync,
+        now_seconds: float,
+    ) -> list[_Change]:
+        """Return what the trainers of a job are to have while its speed is measured with other CPUs; as they are where it is not."""
+        probes, desired, uid = sync.probes, job.job.desired, job.job.uid
+        if probes is None or desired is None or desired.cpus is None:
+            return changes
+        bound = any(each.pod.uid in self._bounds for each in changes)
+        if bound or not probes.counts(uid) or any(each.pod.node in this.short for each in changes):
+            probes.drop(uid)
+            return changes
+        idle = min(each.cpus.held_millis + this.free_on(each.pod.node) for each in changes)
+        allotted = max(each.wanted_millis for each in changes)
+        most = allotted if math.isinf(idle) else max(allotted, int(idle) // _STEP_MILLIS * _STEP_MILLIS)
+        known = cpu_points(job.job, sync.templates.of(job.job))
+        target = probes.target(job, desired.cpus, known, most, now_seconds)
+        return changes if target is None else [replace(each, wanted_millis=target) for each in changes]
+
+    def _hold_back(self, this: _Nodes, jobs: JobCache, decision: Decision) -> None:
         """Give workers that start their CPUs before others grow, and hold those back whose CPUs are still to be given back."""
         held_back = set()
         for job, missing in _starting(jobs, this.state, decision):
             desired = job.job.desired
             request = 0 if desired is None else desired.demand.requests.of_resource(CPU)
             for each in missing:
-                if this.free_on(each.node) < request and this.coming.get(each.node, 0):
-                    held_back.add(job.job.uid)
+                if this.free_on(each.node) < request:
+                    this.short.add(each.node)
+                    if this.coming.get(each.node, 0):
+                        held_back.add(job.job.uid)
                 this.take(each.node, request)
         self.held_back = frozenset(held_back)
 
@@ -255,7 +286,7 @@ def _held(pod: WorkerPod) -> int:
     return pod.requests.get(CPU, 0) + beyond
 
 
-def _grow(this: _Round, changes: Iterable[_Change]) -> bool:
+def _grow(this: _Nodes, changes: Iterable[_Change]) -> bool:
     """Take what a gang needs to grow, if each of its nodes has it; return whether it was taken."""
     needs: dict[str, int] = {}
     for each in changes:

@@ -235,7 +235,7 @@ class Cycle:
         resizes = self._resizes.plan(
             this.cluster,
             self._jobs,
-            self._sync.scheduler,
+            self._sync,
             this.decision,
             this.history,
             this.in_flight,
@@ -328,6 +328,9 @@ class Cycle:
             refused=partial(self._sync.refused, record),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
+        if self._sync.probes is not None and (profile := after.job.status.profile) is not None:
+            measured = self._sync.probes.added(uid, profile)
+            after = after.becomes(transitions.changed(after.job.status, profile=measured))
         template = self._sync.templates.of(record)
         write = job_write(record, after, pods, template)
         if uid in this.held_back:

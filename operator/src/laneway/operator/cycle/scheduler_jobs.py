@@ -10,13 +10,16 @@ from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
 from laneway.operator.cycle.template_evidence import larger
 from laneway.operator.cycle.templates import KnownTemplate, from_node, template_of
 from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
-from laneway.operator.state.records.job_record import preemptible
+from laneway.operator.state.records.job_record import JobRecord, preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Demand, Job, JobState
+from laneway.scheduling.model.cpu_points import merged, sensitivity_of
 from laneway.scheduling.model.measured_profile import profile_of
+from laneway.scheduling.model.sensitivity import Sensitivity
 
 
 def scheduler_job(
@@ -55,6 +58,7 @@ def scheduler_job(
         expected_seconds=_expected_seconds(status, template, now_seconds),
         profile=None if counted is None else profile_of(counted),
         template=template_of(job) or "",
+        sensitivity=_sensitivity(reconciled, template),
         cpu_floor_millis=None
         if desired.cpus is None
         else desired.cpus.fewest_millis + desired.cpus.beside_millis,
@@ -103,6 +107,25 @@ def _expected_seconds(status: TrainingJobStatus, template: KnownTemplate, now_se
         now_seconds = max(counted_seconds, parse_time(progress.updated_at))
         status = accounting.counted(status, now_seconds)
     return expected_seconds(status, now_seconds, template.expected_seconds)
+
+
+def cpu_points(job: JobRecord, template: KnownTemplate) -> dict[int, int]:
+    """Return how fast a job iterates by the CPUs of each trainer, as far as it or another of its template showed on GPUs of its model."""
+    execution = job.status.execution
+    models = () if execution is None or execution.attempt != job.status.attempt else execution.gpu_models
+    of_template = template.cpu_points.get(models[0], {}) if len(models) == 1 else {}
+    return merged(of_template, points_of(job.status.profile))
+
+
+def _sensitivity(reconciled: ReconciledJob, template: KnownTemplate) -> Sensitivity | None:
+    """Return how the throughput of a job that has its GPUs depends on CPUs; None: unknown."""
+    job, profile = reconciled.job, reconciled.job.status.profile
+    if not reconciled.holds or job.desired is None or job.desired.cpus is None:
+        return None
+    worker, beside = reconciled.holds[0], job.desired.cpus.beside_millis
+    points = {cpus + beside: time for cpus, time in cpu_points(job, template).items()}
+    gpu_microseconds = 0 if profile is None else profile.iteration_microseconds
+    return sensitivity_of(points, gpu_microseconds, worker.share_percent * len(worker.gpus))
 
 
 def _counted_profile(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from laneway.operator.cycle.cpu_probes import CPUProbes, limited_cpus
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
@@ -40,6 +41,7 @@ class SchedulerSync:
     def __init__(self, config: OperatorConfig) -> None:
         self.scheduler = Scheduler((), config.policies())
         self.templates = TemplateBook()
+        self.probes = CPUProbes() if config.scheduling.measures_cpus else None
         self._speeds = SpeedBook()
         self._rules = config.lane_rules()
         self._active_percent = config.active_percent
@@ -126,6 +128,8 @@ class SchedulerSync:
         """Give the scheduler the speed of a job that shares its GPUs, if it was measured."""
         job, count = reconciled.job, count_of(reconciled, state)
         template = template_of(job)
+        if self.probes is not None:
+            self.probes.note(job.uid, count, limited_cpus(reconciled, state))
         if count is None or template is None or job.uid not in self._jobs:
             self._speeds.forget(job.uid)
             return
@@ -215,6 +219,8 @@ class SchedulerSync:
 
     def _forget_job(self, uid: str) -> None:
         self._speeds.forget(uid)
+        if self.probes is not None:
+            self.probes.forget(uid)
         job = self._jobs.pop(uid, None)
         if job is not None:
             self.scheduler.forget(job.key)

@@ -16,9 +16,11 @@ from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
 from laneway.api.training_profile import ModelProfileStatus, TrainingProfileStatus
 from laneway.operator.lifecycle import accounting
+from laneway.operator.lifecycle.cpus import points_of, with_points
 from laneway.operator.pacing import END_SETTLED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import trainer_of
+from laneway.scheduling.model.cpu_points import CPUPoints, merged
 
 _MODELS = 16
 """GPU models that a profile keeps, those used last. A cluster has a few."""
@@ -143,12 +145,15 @@ def larger(one: ProfileStatus | None, other: ProfileStatus | None) -> ProfileSta
     """Return the profile that covers both: of memory the larger, of time the longer measurement; None: nothing was measured."""
     if one is None or other is None:
         return one or other
-    longest = max(one, other, key=lambda profile: profile.iterations)
-    return longest.model_copy(
-        update={
-            name: max(getattr(one, name), getattr(other, name))
-            for name in ("persistent_bytes", "ephemeral_bytes", "framework_bytes")
-        }
+    shorter, longest = sorted((one, other), key=lambda profile: profile.iterations)
+    return with_points(
+        longest.model_copy(
+            update={
+                name: max(getattr(one, name), getattr(other, name))
+                for name in ("persistent_bytes", "ephemeral_bytes", "framework_bytes")
+            }
+        ),
+        merged(points_of(shorter), points_of(longest)),
     )
 
 
@@ -175,9 +180,17 @@ def _model_is_news(before: ModelProfileStatus, after: ModelProfileStatus) -> boo
         abs(getattr(new, name) - getattr(old, name)) > _GROWTH_RATIO * getattr(old, name) for name in sizes
     ):
         return True
+    if not _points_alike(points_of(old), points_of(new)):
+        return True
     tolerated = _TIME_RATIO * (old.iteration_microseconds + old.data_microseconds)
     times = ("iteration_microseconds", "data_microseconds")
     return any(abs(getattr(new, name) - getattr(old, name)) > tolerated for name in times)
+
+
+def _points_alike(old: CPUPoints, new: CPUPoints) -> bool:
+    return old.keys() == new.keys() and all(
+        abs(time - old[cpus]) <= _TIME_RATIO * old[cpus] for cpus, time in new.items()
+    )
 
 
 def _last_started_seconds(entry: ModelProfileStatus) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 
 from laneway.api.model_selector import selects
 from laneway.api.rfc3339 import format_time, parse_time
@@ -18,6 +19,7 @@ from laneway.api.template_profile import MOST_SECONDS, TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.template_evidence import Evidence, evidence_of, is_news, larger, learnt
+from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.pacing import (
     END_COUNTS_SECONDS,
     END_SETTLED_SECONDS,
@@ -40,6 +42,9 @@ class KnownTemplate:
 
     expected_seconds: float | None = None
     """How long one of them runs, on average; None: none has succeeded."""
+
+    cpu_points: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """By GPU model: microseconds of an iteration by CPUs of a trainer, in thousandths."""
 
 
 NOTHING_KNOWN = KnownTemplate()
@@ -72,7 +77,8 @@ def known_template(status: TrainingProfileStatus | None, models: Collection[str]
         profile = larger(profile, each.profile)
         runs += each.completed_jobs
         milliseconds += each.completed_jobs * each.mean_run_milliseconds
-    return KnownTemplate(profile, milliseconds / runs / 1000 if runs else None)
+    points = {each.model: found for each in accepted if (found := points_of(each.profile))}
+    return KnownTemplate(profile, milliseconds / runs / 1000 if runs else None, points)
 
 
 def template_of(job: JobRecord) -> str | None:

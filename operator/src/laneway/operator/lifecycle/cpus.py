@@ -1,10 +1,10 @@
-"""What a job's status says of its workers' CPUs."""
+"""What a job's status says of its workers' CPUs, and of its speed by them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from laneway.api.training_job_status import CPUStatus
+from laneway.api.training_job_status import CPUPointStatus, CPUStatus, ProfileStatus
 from laneway.operator.state.records.job_record import DesiredSpec
 from laneway.operator.state.records.worker_pod import WorkerPod
 
@@ -22,6 +22,25 @@ def cpus_of(desired: DesiredSpec | None, mine: Sequence[WorkerPod]) -> CPUStatus
     return CPUStatus(
         allocated=_quantity(have), requested=_quantity(requested), message=problems[0] if problems else ""
     )
+
+
+def points_of(profile: ProfileStatus | None) -> dict[int, int]:
+    """Return the points of a profile."""
+    return (
+        {}
+        if profile is None
+        else {each.cpu_millis: each.iteration_microseconds for each in profile.cpu_points}
+    )
+
+
+def with_points(profile: ProfileStatus, points: Mapping[int, int]) -> ProfileStatus:
+    """Return a profile with these points; the same object where it has them."""
+    if points_of(profile) == points:
+        return profile
+    made = tuple(
+        CPUPointStatus(cpu_millis=cpus, iteration_microseconds=time) for cpus, time in points.items()
+    )
+    return profile.model_copy(update={"cpu_points": made})
 
 
 def _quantity(millis: int) -> str:

@@ -259,6 +259,8 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
     status, sessions = job.status, context.state.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
     profile = measured_profile(mine, sessions)
+    if profile is not None and status.profile is not None:
+        profile = profile.model_copy(update={"cpu_points": status.profile.cpu_points})
     execution = executed(status, mine, context.state, profiled=profile is not None)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
     if progress is not None and status.placement and status.completion_time is None:

@@ -22,13 +22,14 @@ MODULES = {
     "simulation": "simulation_speed",
     "elastic": "elastic",
     "estimates": "estimates",
+    "gpu-speeds": "gpu_speeds",
     "fragmentation": "fragmentation",
     "real-workload": "real_workload",
     "real-cluster": "real_cluster",
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
-ON_TRACES = ("fidelity", "better", "lanes", "elastic", "estimates", "fragmentation")
+ON_TRACES = ("fidelity", "better", "lanes", "elastic", "estimates", "gpu-speeds", "fragmentation")
 
 ON_REQUEST = ("lanes", "fragmentation", "real-workload", "real-cluster")
 """The first two take long, the others need a cluster."""

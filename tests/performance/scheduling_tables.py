@@ -234,6 +234,18 @@ def _estimates(found: Any) -> Iterator[str]:
     )
 
 
+def _gpu_speeds(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("data", "data"),
+        column("from", "source"),
+        column("to, and back", "model"),
+        column("workloads", "workloads"),
+        column("error, by other templates", "by_others_percent", unless_none("{:.0f} %")),
+        column("by data sheets", "by_peaks_percent", "{:.0f} %"),
+    )
+
+
 SCHEDULING = Block(
     "scheduling",
     "bench-scheduling",
@@ -247,6 +259,7 @@ SCHEDULING = Block(
         "speed": ("One scheduling cycle", _speed),
         "simulation": ("A trace of 10,000 jobs", _simulation),
         "estimates": ("When waiting jobs start, by their estimates", _estimates),
+        "gpu-speeds": ("Estimated speeds on other GPU models", _gpu_speeds),
         "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
         "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
     },

@@ -95,6 +95,31 @@ def test_durations(seconds: float, want: str) -> None:
             ],
         ),
         (
+            "a job that can use two GPU models",
+            a_job(
+                waiting=a_reason(
+                    speeds=[
+                        {
+                            "model": "T4",
+                            "percent": 40,
+                            "basis": "PeakFigures",
+                            "source": "from the data sheets of it and of A100",
+                        },
+                        {"model": "A100", "percent": 100, "basis": "Measured"},
+                    ],
+                ),
+                conditions=[a_condition("Accepted")],
+            ),
+            [
+                "digits is pending: It needs 4 GPUs. (GPUsBusy)",
+                "To run: It starts when 3 more GPUs have room.",
+                "Position: 2 of the waiting jobs (queue 0).",
+                "Waiting for 1m35s.",
+                "Speed on A100: 100% of the fastest of its models (measured).",
+                "Speed on T4: 40% of the fastest of its models (an estimate from the data sheets of it and of A100).",
+            ],
+        ),
+        (
             "a paused job",
             a_job(
                 placement=PLACED,

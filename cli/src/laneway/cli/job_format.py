@@ -175,6 +175,14 @@ def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[st
         left_seconds = rfc3339.parse_time(wait["estimatedStart"]) - now_seconds
         when = f"in about {duration(left_seconds)}" if left_seconds >= 1 else "any moment"
         yield f"Estimated start: {when}. {wait.get('estimateBasis', '')}".rstrip()
+    yield from _speed_lines(wait)
+
+
+def _speed_lines(wait: Object) -> Iterator[str]:
+    """Yield how fast the job runs on the GPU models that it can use, and which of that is an estimate."""
+    for each in sorted(wait.get("speeds") or (), key=lambda speed: -speed["percent"]):
+        how = "measured" if each["basis"] == "Measured" else f"an estimate {each['source']}"
+        yield f"Speed on {each['model']}: {each['percent']}% of the fastest of its models ({how})."
 
 
 def _preemption_lines(job: Object) -> Iterator[str]:

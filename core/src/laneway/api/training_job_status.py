@@ -11,6 +11,20 @@ from laneway.api.training_report import TrainingReport
 from pydantic import Field, computed_field
 
 
+class ModelSpeedStatus(Status):
+    """How fast a job runs on one GPU model."""
+
+    model: str = Field(description="GPU model.")
+    percent: int = Field(description="Speed relative to the fastest of these models, in percent.", ge=0)
+    basis: Literal["Measured", "OtherTemplates", "PeakFigures"] = Field(
+        description="Measured: jobs of this template have run on the model. OtherTemplates: an estimate from the ratio between two models that "
+        "other templates have shown. PeakFigures: an estimate from the models' data sheets."
+    )
+    source: str = Field(
+        default="", description="Where an estimate comes from, as a clause; empty where it was measured."
+    )
+
+
 class WaitingStatus(Status):
     """Why a job does not run, and what would let it run."""
 
@@ -34,6 +48,11 @@ class WaitingStatus(Status):
     alternatives: tuple[str, ...] = Field(
         default=(),
         description="Alternative values of the spec; the job would start now with any of them. The scheduler has tried each one.",
+    )
+    speeds: tuple[ModelSpeedStatus, ...] = Field(
+        default=(),
+        description="How fast the job runs on the GPU models that it can use, where there are several and something tells their speeds.",
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
     estimated_at: Time | None = Field(
         default=None,

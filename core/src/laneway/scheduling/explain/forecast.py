@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from laneway.scheduling.gpus.views import Level
@@ -73,8 +73,13 @@ class Claim:
 
     falls_to: Level = (0, 0)
 
+    run_seconds_on: Mapping[str, float] = field(default_factory=dict)
+    """Its expected run time by GPU model, where it depends on it; the slowest GPUs of a gang count."""
 
-def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -> tuple[float, bool]:
+
+def expected_left_seconds(
+    job: Job, now_seconds: float, *, trust: bool = True, model: str = ""
+) -> tuple[float, bool]:
     """Return the remaining run time of a job, and whether it is known.
 
     An unknown one is assumed to be as long as the job has run: the remaining time grows with a job's age where run times have
@@ -85,11 +90,13 @@ def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -
         job: a running or waiting job.
         now_seconds: the moment.
         trust: whether the expected run time counts.
+        model: the model of its GPUs; empty: the one of its expected run time.
     """
     ran_seconds = job.ran_seconds(now_seconds)
-    if trust and job.expected_seconds is not None:
+    expected_seconds = job.expected_seconds_on(model) if model else job.expected_seconds
+    if trust and expected_seconds is not None:
         # A job that exceeds its expected time is assumed to end soon.
-        return max(job.expected_seconds - ran_seconds, 0.05 * ran_seconds), True
+        return max(expected_seconds - ran_seconds, 0.05 * ran_seconds), True
     return max(ran_seconds, SHORTEST_SECONDS), False
 
 
@@ -183,6 +190,7 @@ class _Simulation:
     def start(self, claim: Claim, start_seconds: float) -> None:
         """Give a job GPUs, from the fullest groups first; a shortage is taken from the emptiest group."""
         short_percent = claim.percent
+        taken: list[tuple[GPUGroup, int]] = []
         fullest_first = sorted(claim.groups, key=lambda each: (self._free.get(each, 0), each))
         for group in fullest_first:
             taken_percent = max(0, min(short_percent, self._free.get(group, 0)))
@@ -191,16 +199,22 @@ class _Simulation:
             if taken_percent:
                 short_percent -= taken_percent
                 self._free[group] = self._free.get(group, 0) - taken_percent
-                self._hold(
-                    Holder(
-                        f"{claim.key} {group}",
-                        group,
-                        taken_percent,
-                        start_seconds + claim.run_seconds,
-                        start_seconds + claim.falls_after_seconds,
-                        claim.falls_to,
-                    )
+                taken.append((group, taken_percent))
+        on = claim.run_seconds_on
+        run_seconds = max(
+            (on.get(group.gpu_class.model, claim.run_seconds) for group, _ in taken), default=0.0
+        )
+        for group, taken_percent in taken:
+            self._hold(
+                Holder(
+                    f"{claim.key} {group}",
+                    group,
+                    taken_percent,
+                    start_seconds + run_seconds,
+                    start_seconds + claim.falls_after_seconds,
+                    claim.falls_to,
                 )
+            )
 
     def _victims(self, claim: Claim, short_percent: int) -> list[Holder] | None:
         """Return enough victims, the largest levels first; None: there are too few."""

@@ -19,9 +19,11 @@ from laneway.scheduling.explain.forecast import (
     estimated_starts,
     expected_left_seconds,
 )
+from laneway.scheduling.explain.listing import listed
 from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
 from laneway.scheduling.gpus.views import IDLE, Level
 from laneway.scheduling.model.gpu_class import GPUClass
+from laneway.scheduling.model.gpu_speed import ModelSpeed
 from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState, WorkerPlacement
@@ -54,6 +56,9 @@ class StartEstimate:
 
     basis: str = ""
     """The basis of the estimate, as a sentence."""
+
+    speeds: tuple[ModelSpeed, ...] = ()
+    """How fast it runs on the GPU models that it can use, by name; empty where there is one model only."""
 
 
 def start_estimates(
@@ -90,10 +95,12 @@ def start_estimates(
     for key in keys:
         at = position.get(key, 0)
         start_seconds = starts.get(key)
+        job = state.as_scheduled(key)
         found[key] = StartEstimate(
             ahead=tuple(reversed(line[max(0, at - _NAMED_AHEAD) : at])),
             start_seconds=start_seconds,
-            basis="" if start_seconds is None else holders.basis(usable[key]),
+            basis="" if start_seconds is None else holders.basis(job, usable[key]),
+            speeds=_speeds(job, state),
         )
     return found
 
@@ -153,7 +160,8 @@ class _Holders:
             if entry.status in (AllocationStatus.PAUSED, AllocationStatus.PIPELINED) or not entry.shares:
                 continue
             group = groups.of_gpu(entry.shares[0][0])
-            left_seconds, said = expected_left_seconds(entry.job, now_seconds, trust=trust)
+            model = group.gpu_class.model
+            left_seconds, said = expected_left_seconds(entry.job, now_seconds, trust=trust, model=model)
             if entry.status is AllocationStatus.RELEASING:
                 left_seconds, said = _DEPARTURE_SECONDS, True
             else:
@@ -163,15 +171,21 @@ class _Holders:
             self.all.append(self._holder(entry, group, left_seconds))
         self.typical_seconds = median(runs) if runs else _NOTHING_KNOWN_SECONDS
 
-    def run_seconds(self, job: Job) -> float:
-        """Return the assumed run time of a waiting job."""
-        left_seconds, said = expected_left_seconds(job, self._now_seconds, trust=self._trust)
+    def run_seconds(self, job: Job, model: str = "") -> float:
+        """Return the assumed run time of a waiting job on GPUs of a model; empty: the one of its expected run time."""
+        left_seconds, said = expected_left_seconds(job, self._now_seconds, trust=self._trust, model=model)
         if said or job.ran_seconds(self._now_seconds) > SHORTEST_SECONDS:
             return left_seconds
         return self.typical_seconds
 
-    def basis(self, groups: Iterable[GPUGroup]) -> str:
-        """Return the basis of an estimate for a job that can run on these GPUs, as a sentence."""
+    def basis(self, job: Job, groups: Collection[GPUGroup]) -> str:
+        """Return the basis of an estimate for a job that can run on these GPUs, in sentences."""
+        models = sorted({group.gpu_class.model for group in groups})
+        converted = [model for model in models if self._trust and job.estimated_on(model) is not None]
+        how = f" Its run time on {listed(converted)} is an estimate." if converted else ""
+        return self._of_holders(groups) + how
+
+    def _of_holders(self, groups: Iterable[GPUGroup]) -> str:
         held, known = (sum(self._said.get(each, (0, 0))[at] for each in groups) for at in (0, 1))
         jobs = "1 job holds" if held == 1 else f"{held} jobs hold"
         if held == known:
@@ -202,6 +216,15 @@ class _Holders:
             falls_to, falls_seconds = (level[0], level[1] + 1), max(until_seconds, protected_seconds)
         falls_seconds = max(falls_seconds, now_seconds)
         return Holder(key, group, entry.percent, ends_seconds, falls_seconds, falls_to)
+
+
+def _models(choices: Iterable[tuple[GPUClass, int]]) -> list[str]:
+    return sorted({gpu_class.model for gpu_class, _ in choices})
+
+
+def _speeds(job: Job, state: SchedulerState) -> tuple[ModelSpeed, ...]:
+    models = _models(state.capacity(IDLE).choices(job)) if job.speeds else []
+    return tuple(each for each in job.speeds if each.model in models) if len(models) > 1 else ()
 
 
 def _is_in_line(job: Job) -> bool:
@@ -255,4 +278,5 @@ def _claim(
         reason.code in _PREEMPTORS,
         falls_after_seconds,
         falls_to,
+        {model: holders.run_seconds(job, model) for model in _models(choices)} if job.speeds else {},
     )

@@ -17,6 +17,7 @@ from laneway.api.enforcement import Enforcement
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
 from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.gpu_speed import ModelSpeed, SpeedBasis
 from laneway.scheduling.model.host_resources import NOTHING, HostResources
 from laneway.scheduling.model.sensitivity import Sensitivity
 
@@ -247,6 +248,12 @@ class Job:
     """Its total run time on what it demands, known or estimated from earlier jobs of its template; None: unknown. Only policies
     that need durations read it."""
 
+    expected_on: str = ""
+    """The GPU model on which it runs for ``expected_seconds``; empty: the same on every model that it accepts."""
+
+    speeds: tuple[ModelSpeed, ...] = ()
+    """How fast it runs on GPU models, by name: measured, or estimated. A model that is not named: not known."""
+
     waiting_since_seconds: float | None = None
     """Since when it waits, is paused or is offloaded, and could have run; None: since ``created_seconds``; infinite: it may not
     compete now (its namespace has no quota left, no node suits it). Not read in other states."""
@@ -319,6 +326,24 @@ class Job:
         if self.as_of_seconds is None or self.state is not JobState.RUNNING:
             return self.executed_seconds
         return self.executed_seconds + now_seconds - self.as_of_seconds
+
+    def speed_on(self, model: str) -> ModelSpeed | None:
+        """Return how fast it runs on GPUs of a model; None: not known."""
+        return next((each for each in self.speeds if each.model == model), None)
+
+    def expected_seconds_on(self, model: str) -> float | None:
+        """Return its total run time on GPUs of a model; None: unknown."""
+        there, known = self.speed_on(model), self.speed_on(self.expected_on)
+        if self.expected_seconds is None or there is None or known is None:
+            return self.expected_seconds
+        return self.expected_seconds * known.per_second / there.per_second
+
+    def estimated_on(self, model: str) -> ModelSpeed | None:
+        """Return the estimated speed by which its run time on GPUs of a model is known; None: it is known without an estimate, or unknown."""
+        there, known = self.speed_on(model), self.speed_on(self.expected_on)
+        if self.expected_seconds is None or model == self.expected_on or there is None or known is None:
+            return None
+        return next((each for each in (there, known) if each.basis is not SpeedBasis.MEASURED), None)
 
     @property
     def competes(self) -> bool:

@@ -56,6 +56,8 @@ def scheduler_job(
         started_seconds=_started_seconds(status, pods, now_seconds) if running else None,
         service_at_promotion_gpu_seconds=status.service_at_promotion_gpu_milliseconds / 1000,
         expected_seconds=_expected_seconds(status, template, now_seconds),
+        expected_on=_expected_on(status, template),
+        speeds=template.speeds,
         profile=None if counted is None else profile_of(counted),
         template=template_of(job) or "",
         sensitivity=_sensitivity(reconciled, template),
@@ -126,6 +128,14 @@ def _sensitivity(reconciled: ReconciledJob, template: KnownTemplate) -> Sensitiv
     points = {cpus + beside: time for cpus, time in cpu_points(job, template).items()}
     gpu_microseconds = 0 if profile is None else profile.iteration_microseconds
     return sensitivity_of(points, gpu_microseconds, worker.share_percent * len(worker.gpus))
+
+
+def _expected_on(status: TrainingJobStatus, template: KnownTemplate) -> str:
+    """Return the GPU model of the expected run time: that of the job's own report where it gives the remaining time."""
+    if status.progress is None or status.progress.remaining_seconds is None:
+        return template.expected_on
+    models = () if status.execution is None else status.execution.gpu_models
+    return models[0] if len(models) == 1 else ""
 
 
 def _counted_profile(

@@ -46,6 +46,9 @@ class SchedulerSync:
         self._rules = config.lane_rules()
         self._active_percent = config.active_percent
         self._resizes = config.scheduling.allocates
+        self._models: frozenset[str] = frozenset()
+        """Of all GPUs."""
+
         self._choice = NodeChoice()
         self._nodes: dict[str, _SyncedNode] = {}
         self._due = Timers()
@@ -87,10 +90,13 @@ class SchedulerSync:
             self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
         for uid in changed.difference(cache.jobs):
             self._forget_job(uid)
-        of_templates = self.templates.refresh(state.profiles, delta.profiles, now_seconds)
-        jobs = (changed | of_templates) & cache.jobs.keys()
         nodes = {name for name in delta.nodes if name in state.gpu_nodes or name in self._nodes}
-        if self._gpus_moved(state, nodes):
+        gpus_moved = self._gpus_moved(state, nodes)
+        if gpus_moved:
+            self._models = frozenset(gpu.model for each in state.gpu_nodes.values() for gpu in each.gpus)
+        of_templates = self.templates.refresh(state.profiles, delta.profiles, now_seconds, self._models)
+        jobs = (changed | of_templates) & cache.jobs.keys()
+        if gpus_moved:
             self._node_of = first_reporters(state.gpu_nodes.values())
             nodes |= state.gpu_nodes.keys() | self._nodes.keys()
             jobs |= {

@@ -6,12 +6,12 @@ together. Suggestions are computed for a few jobs per cycle, those with the olde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from laneway.api.rfc3339 import format_time, parse_time
-from laneway.api.training_job_status import WaitingStatus
+from laneway.api.training_job_status import ModelSpeedStatus, WaitingStatus
 from laneway.operator.pacing import FIRST_ESTIMATE_SECONDS, SUGGESTIONS_PER_CYCLE
 from laneway.scheduling import Scheduler, StartEstimate, WaitingCode, WaitingReason
 from laneway.scheduling.config.operator_config import CycleConfig
@@ -30,7 +30,10 @@ _SELF_EXPLAINING = frozenset(
 )
 """Reasons that no change of the job would remove."""
 
-_FIELDS = ("estimated_start", "estimate_basis", "alternatives", "estimated_at")
+_SAME_PERCENT = 5
+"""A speed on a GPU model that moved by no more than this is not written again."""
+
+_FIELDS = ("estimated_start", "estimate_basis", "alternatives", "speeds", "estimated_at")
 _NO_ESTIMATE = StartEstimate()
 
 Waiting = Mapping[str, WaitingReason]
@@ -85,6 +88,8 @@ class StartEstimates:
         suggested = self._suggestions.get(key)
         if suggested is not None and suggested.changes != waiting.alternatives:
             return True
+        if key in self._estimates and not _same_speeds(_speeds(self._estimates[key]), waiting.speeds):
+            return True
         start_seconds = self._estimates.get(key, _NO_ESTIMATE).start_seconds
         if start_seconds is None or waiting.estimated_start is None:
             return key in self._estimates and (start_seconds is None) is not (waiting.estimated_start is None)
@@ -114,6 +119,7 @@ class StartEstimates:
                 "estimated_start": None if start_seconds is None else format_time(start_seconds),
                 "estimate_basis": "" if estimate is None else estimate.basis,
                 "alternatives": () if suggested is None else suggested.changes,
+                "speeds": () if estimate is None else _speeds(estimate),
                 "estimated_at": format_time(
                     self._estimated_seconds if suggested is None else suggested.at_seconds
                 ),
@@ -131,3 +137,24 @@ class StartEstimates:
             )
         ]
         return [key for _, _, key in sorted(due)[:SUGGESTIONS_PER_CYCLE]]
+
+
+def _speeds(estimate: StartEstimate) -> tuple[ModelSpeedStatus, ...]:
+    fastest = max((each.per_second for each in estimate.speeds), default=1.0)
+    return tuple(
+        ModelSpeedStatus(
+            model=each.model,
+            percent=round(100 * each.per_second / fastest),
+            basis=each.basis.value,
+            source=each.source,
+        )
+        for each in estimate.speeds
+    )
+
+
+def _same_speeds(now: Sequence[ModelSpeedStatus], written: Sequence[ModelSpeedStatus]) -> bool:
+    return len(now) == len(written) and all(
+        (one.model, one.basis) == (other.model, other.basis)
+        and abs(one.percent - other.percent) <= _SAME_PERCENT
+        for one, other in zip(now, written, strict=True)
+    )

@@ -18,6 +18,7 @@ from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.template_profile import MOST_SECONDS, TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
 from laneway.api.training_profile import TrainingProfileStatus
+from laneway.operator.cycle.model_speeds import ModelSpeedBook
 from laneway.operator.cycle.template_evidence import Evidence, evidence_of, is_news, larger, learnt
 from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.pacing import (
@@ -30,6 +31,7 @@ from laneway.operator.pacing import (
 )
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
+from laneway.scheduling.model.gpu_speed import ModelSpeed
 from laneway.scheduling.state.timers import Timers
 
 
@@ -42,6 +44,12 @@ class KnownTemplate:
 
     expected_seconds: float | None = None
     """How long one of them runs, on average; None: none has succeeded."""
+
+    expected_on: str = ""
+    """On GPUs of this model; empty: on those that the job accepts."""
+
+    speeds: tuple[ModelSpeed, ...] = ()
+    """How fast they run by GPU model, those that the job does not accept included."""
 
     cpu_points: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     """By GPU model: microseconds of an iteration by CPUs of a trainer, in thousandths."""
@@ -67,18 +75,36 @@ class ProfileWrite:
         return f"{self.namespace}/{self.name}"
 
 
-def known_template(status: TrainingProfileStatus | None, models: Collection[str]) -> KnownTemplate:
-    """Return what is known for a job that accepts these GPU models, patterns included; none: any."""
+def known_template(
+    status: TrainingProfileStatus | None, models: Collection[str], speeds: tuple[ModelSpeed, ...] = ()
+) -> KnownTemplate:
+    """Return what is known for a job that accepts these GPU models, patterns included; none: any.
+
+    Run times on several models are converted to the one on which most jobs have completed. Those on models that the job does not accept
+    count only if no others are known and speeds are, so that the scheduler can convert them.
+    """
     if status is None:
-        return NOTHING_KNOWN
+        return KnownTemplate(speeds=speeds) if speeds else NOTHING_KNOWN
     accepted = [each for each in status.models if selects(models, each.model)]
-    profile, runs, milliseconds = None, 0, 0
+    profile = None
     for each in accepted:
         profile = larger(profile, each.profile)
-        runs += each.completed_jobs
-        milliseconds += each.completed_jobs * each.mean_run_milliseconds
     points = {each.model: found for each in accepted if (found := points_of(each.profile))}
-    return KnownTemplate(profile, milliseconds / runs / 1000 if runs else None, points)
+    per_second = {each.model: each.per_second for each in speeds}
+    completed = [each for each in accepted if each.completed_jobs] or [
+        each for each in status.models if each.completed_jobs and each.model in per_second
+    ]
+    if not completed:
+        return KnownTemplate(profile, speeds=speeds, cpu_points=points)
+    most = max(completed, key=lambda each: (each.completed_jobs, each.model)).model
+    runs = sum(each.completed_jobs for each in completed)
+    milliseconds = math.fsum(
+        each.completed_jobs
+        * each.mean_run_milliseconds
+        * (per_second[each.model] / per_second[most] if {each.model, most} <= per_second.keys() else 1.0)
+        for each in completed
+    )
+    return KnownTemplate(profile, milliseconds / runs / 1000, most, speeds, points)
 
 
 def template_of(job: JobRecord) -> str | None:
@@ -112,6 +138,7 @@ class TemplateBook:
         self._unwritten: dict[str, TrainingProfileStatus] = {}
         """By template: profiles that are to be written."""
 
+        self._speeds = ModelSpeedBook()
         self._stale: set[str] = set()
         self._due = Timers()
         """When an end counts, no longer counts, or a profile may be written again."""
@@ -122,6 +149,8 @@ class TemplateBook:
         before = self._template.pop(uid, None)
         if before is not None and before != template:
             _discard(self._jobs, before, uid)
+            if before not in self._jobs:
+                self._speeds.forget(before)
         if template is not None:
             self._template[uid] = template
             self._jobs[template].add(uid)
@@ -132,15 +161,22 @@ class TemplateBook:
         template = template_of(job)
         if template is None or job.desired is None or job.finished:
             return NOTHING_KNOWN
-        return known_template(self._known.get(template), job.desired.demand.models)
+        return known_template(self._known.get(template), job.desired.demand.models, self._speeds.of(template))
 
-    def refresh(self, profiles: Profiles, changed: Collection[str], now_seconds: float) -> set[str]:
+    def refresh(
+        self,
+        profiles: Profiles,
+        changed: Collection[str],
+        now_seconds: float,
+        models: frozenset[str] = frozenset(),
+    ) -> set[str]:
         """Recompute what is known; return the uids of the jobs for whose template the result has changed.
 
         Args:
             profiles: all TrainingProfiles.
             changed: keys of those that have changed.
             now_seconds: Unix time.
+            models: the GPU models of the cluster.
         """
         stale, self._stale = self._stale | set(changed) | self._due.pop_due(now_seconds), set()
         uids: set[str] = set()
@@ -150,11 +186,12 @@ class TemplateBook:
             if known == self._known.get(template):
                 continue
             uids |= self._jobs.get(template, set())
+            self._speeds.note(template, known)
             if known is None:
                 del self._known[template]
             else:
                 self._known[template] = known
-        return uids
+        return uids.union(*(self._jobs.get(template, set()) for template in self._speeds.refresh(models)))
 
     def due_seconds(self) -> float:
         """Return when something is to be recomputed though nothing changes; infinite: nothing is."""

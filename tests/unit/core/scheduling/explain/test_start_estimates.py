@@ -19,6 +19,7 @@ from laneway.scheduling import (
     policies,
 )
 from laneway.scheduling.explain.start_estimates import ESTIMATED
+from laneway.scheduling.model.gpu_speed import ModelSpeed, SpeedBasis
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
 
@@ -291,3 +292,22 @@ def test_a_job_is_estimated_beside_one_that_waits_for_unavailable_nodes() -> Non
     waiting = scheduler.plan(NOW).waiting
     assert waiting["there"].code is WaitingCode.NODES_UNAVAILABLE
     assert scheduler.start_estimates(waiting, ["j"], NOW)["j"].start_seconds == NOW + 50.0
+
+
+def test_run_times_are_those_on_the_gpus_that_a_job_gets() -> None:
+    fast, slow = a_node("fast", 1, model="A100"), a_node("slow", 1, model="T4")
+    speeds = (ModelSpeed("A100", 4.0), ModelSpeed("T4", 1.0, SpeedBasis.PEAK_FIGURES, "from ..."))
+    jobs = [
+        JobBuilder(replace(lasting(job, 1000.0).made, expected_on="A100", speeds=speeds))
+        for job in (
+            a_job("on-fast").runs_on("fast/0").never_preempted(),
+            a_job("on-slow").runs_on("slow/0").never_preempted(),
+            a_job("next").created(1),
+        )
+    ]
+    found = estimates((fast, slow), *jobs)["next"]
+    assert found.start_seconds == pytest.approx(NOW + 1000), "the one on the T4 takes four times as long"
+    assert found.speeds == speeds
+    assert found.basis.endswith("Its run time on T4 is an estimate.")
+    alone = estimates((fast,), jobs[0], jobs[2])["next"]
+    assert alone.speeds == ()

@@ -8,14 +8,17 @@ decision of Laneway's scheduler, with all of its checks.
 
     python -m tests.performance.fragmentation --traces ../shared/traces -o fragmentation.json
 
-Three workloads:
+Five workloads:
 
-- ``recorded``: the tasks with GPUs as they are; CPUs and memory of nodes are not counted, because Laneway divides them among
-  the jobs of a node and none has to wait for them.
+- ``recorded``: the tasks with GPUs as they are; CPUs and memory of nodes are not counted, as where Laneway divides them among the
+  jobs of a node and none has to wait for them.
 - ``several-gpus``: the same, but tasks of two, four and eight GPUs are drawn so often that they ask for half of all GPUs.
-- ``with-cpus``: all tasks, and those without GPUs too, hold the CPUs and the memory that they ask for, as in the paper. The policies
-  here see GPUs only: nodes that lack CPUs are nodes to avoid, as they are in the operator when kube-scheduler refuses a pod.
-  Tasks without GPUs go to the node with the fewest CPUs left that are enough.
+- ``gpu-tasks-with-cpus``: the tasks with GPUs request CPUs and memory too. Tasks without GPUs run on nodes without GPUs.
+- ``with-cpus``: all tasks, as in the paper. There, tasks without GPUs are placed by the same policy: under ``fgd`` each goes where
+  fragmentation grows least. Laneway does not place such pods, so this experiment does. Under the other policies, it puts them on the
+  node with the fewest CPUs left that are enough.
+- ``with-cpus-spread``: all tasks; those without GPUs go to the node with the most CPUs left, about as kube-scheduler's default
+  has it.
 """
 
 from __future__ import annotations
@@ -25,18 +28,24 @@ import csv
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from laneway.scheduling import Demand, Job, JobState, Node, Policies, policies
+from laneway.scheduling import Demand, HostResources, Job, JobState, Node, Policies, policies
+from laneway.scheduling.model.host_resources import CPU, MEMORY, NOTHING, add
+from laneway.scheduling.placement.fgd import FGD
+from laneway.scheduling.placement.fragmentation import Fragmentation
 from laneway.scheduling.scheduler import Scheduler
 from laneway.simulator.nodes_file import read_nodes
 
 from tests.performance.packing_bound import most_percent
 
-WORKLOADS = ("recorded", "several-gpus", "with-cpus")
+WORKLOADS = ("recorded", "several-gpus", "gpu-tasks-with-cpus", "with-cpus", "with-cpus-spread")
+WITHOUT_GPUS = ("with-cpus", "with-cpus-spread")
+"""The workloads with tasks that need no GPU."""
+
 PLACEMENTS = ("best-fit", "fgd", "spread", "count")
 UNTIL_RATIO = 1.3
 """Arrivals end when they have requested this ratio of the cluster's GPUs, as in the paper's published experiments."""
@@ -60,9 +69,9 @@ class Task:
         return self.gpus * self.share_percent
 
     @property
-    def demand(self) -> Demand:
-        """Its demand in Laneway."""
-        return Demand(gpus_per_worker=self.gpus, share_percent=self.share_percent)
+    def requests(self) -> HostResources:
+        """What it needs of its node beside GPUs."""
+        return HostResources.of({CPU: self.cpu_millis, MEMORY: self.memory_bytes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,9 @@ class Outcome:
     seeds: int
     allocated_percent: Mapping[str, float]
     """By what had been asked for by then, in percent of all GPUs."""
+
+    allocated_at_end_percent: Sequence[float]
+    """Of each seed, when the last task has come."""
 
     bound_percent: float
     """An upper bound at 100 percent requested, for any packing; it ignores CPUs and treats each GPU separately."""
@@ -95,7 +107,7 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 def drawn(workload: str, tasks: Sequence[Task], cluster_gpus: int, seed: int) -> Iterator[Task]:
     """Yield tasks until enough has been asked for; the same seed gives the same tasks."""
-    if workload != "with-cpus":
+    if workload not in WITHOUT_GPUS:
         tasks = [task for task in tasks if task.gpus]
     weights = [1.0] * len(tasks)
     if workload == "several-gpus":
@@ -110,54 +122,101 @@ def drawn(workload: str, tasks: Sequence[Task], cluster_gpus: int, seed: int) ->
         yield task
 
 
+Rule = Callable[["Filling", str, Task], tuple[float, ...]]
+"""The sort key of a node for a task without GPUs; the smallest is taken."""
+
+
+def tightest(filling: Filling, node: str, _: Task) -> tuple[float, ...]:
+    """Prefer nodes with few CPUs left."""
+    return tuple(filling.left(node))
+
+
+def roomiest(filling: Filling, node: str, _: Task) -> tuple[float, ...]:
+    """Prefer nodes with many CPUs left."""
+    return tuple(-left for left in filling.left(node))
+
+
+def least_growth(measure: Fragmentation) -> Rule:
+    """Return the rule that prefers nodes whose fragmentation grows least."""
+
+    def growth(filling: Filling, node: str, task: Task) -> tuple[float, ...]:
+        state, (cpus, _) = filling.state(node), filling.left(node)
+        before = measure.expected_percent(state, measure.cpu_tier(cpus))
+        after = measure.expected_percent(state, measure.cpu_tier(cpus - task.cpu_millis))
+        return round((after - before) / FGD().step_percent), sum(state), cpus
+
+    return growth
+
+
 class Filling:
     """One cluster that fills up."""
 
-    def __init__(self, nodes: Sequence[Node], chosen: Policies, *, counts_cpus: bool) -> None:
-        self._scheduler = Scheduler(nodes, chosen)
-        self._left = (
-            {node.name: (node.cpu_millis, node.memory_bytes) for node in nodes} if counts_cpus else {}
-        )
+    def __init__(
+        self, nodes: Sequence[Node], chosen: Policies, rule: Rule = tightest, *, counts_cpus: bool
+    ) -> None:
+        self._nodes = {node.name: node if counts_cpus else replace(node, host=None) for node in nodes}
+        self._scheduler = Scheduler(tuple(self._nodes.values()), chosen)
+        self._rule = rule
+        self._counts_cpus = counts_cpus
+        self._held = {node.name: (0, 0) for node in nodes}
+        self._free = {node.name: {gpu.uuid: gpu.allocatable_percent for gpu in node.gpus} for node in nodes}
         self._arrived = 0
         self.allocated_percent = 0
+
+    def left(self, node: str) -> tuple[int, int]:
+        """Return the CPUs (in thousandths) and the bytes of memory that no task with GPUs and no other task holds."""
+        host = self._nodes[node].host or NOTHING
+        cpus, memory = self._held[node]
+        return host.of_resource(CPU) - cpus, host.of_resource(MEMORY) - memory
+
+    def state(self, node: str) -> tuple[int, ...]:
+        """Return the free percent of each GPU of a node, rising."""
+        return tuple(sorted(self._free[node].values()))
 
     def arrive(self, task: Task) -> None:
         """Let a task in, if it fits."""
         self._arrived += 1
-        fitting = [
-            node
-            for node, (cpus, memory) in self._left.items()
-            if cpus >= task.cpu_millis and memory >= task.memory_bytes
-        ]
         if task.gpus == 0:
-            if fitting:
-                self._hold(min(fitting, key=lambda node: (self._left[node], node)), task)
+            self._run_without_gpus(task)
             return
-        job = Job(f"task-{self._arrived:06d}", task.demand, created_seconds=float(self._arrived))
+        demand = Demand(
+            gpus_per_worker=task.gpus,
+            share_percent=task.share_percent,
+            requests=task.requests if self._counts_cpus else NOTHING,
+        )
+        job = Job(f"task-{self._arrived:06d}", demand, created_seconds=float(self._arrived))
         self._scheduler.observe(job)
-        if self._left:
-            self._scheduler.avoid(job.key, frozenset(self._left.keys() - fitting))
         starts = self._scheduler.decide(job.created_seconds).starts
         if job.key not in starts:
             self._scheduler.forget(job.key)
             return
-        placement = starts[job.key]
+        (worker,) = placement = starts[job.key]
         self._scheduler.observe(replace(job, state=JobState.RUNNING, placement=placement))
         self.allocated_percent += task.percent
-        if self._left:
-            self._hold(placement[0].node, task)
+        cpus, memory = self._held[worker.node]
+        self._held[worker.node] = (cpus + task.cpu_millis, memory + task.memory_bytes)
+        for uuid in worker.gpus:
+            self._free[worker.node][uuid] -= worker.share_percent
 
-    def _hold(self, node: str, task: Task) -> None:
-        cpus, memory = self._left[node]
-        self._left[node] = (cpus - task.cpu_millis, memory - task.memory_bytes)
+    def _run_without_gpus(self, task: Task) -> None:
+        """Run a task that Laneway knows nothing of, so its node has less for jobs."""
+        fitting: list[str] = []
+        for node in self._nodes:
+            cpus, memory = self.left(node)
+            if cpus >= task.cpu_millis and memory >= task.memory_bytes:
+                fitting.append(node)
+        if not fitting:
+            return
+        name = min(fitting, key=lambda node: (self._rule(self, node, task), node))
+        node = self._nodes[name]
+        host = dict((node.host or NOTHING).amounts)
+        add(host, task.requests, -1)
+        self._nodes[name] = replace(node, host=HostResources.of(host))
+        self._scheduler.set_nodes(tuple(self._nodes.values()))
 
 
-def allocated(
-    nodes: Sequence[Node], arriving: Sequence[Task], chosen: Policies, *, counts_cpus: bool
-) -> Mapping[str, float]:
+def allocated(filling: Filling, arriving: Iterable[Task], cluster_gpus: int) -> Mapping[str, float]:
     """Return the allocated percent of a cluster's GPUs at each of these requested percentages."""
-    filling = Filling(nodes, chosen, counts_cpus=counts_cpus)
-    cluster_gpus = sum(len(node.gpus) for node in nodes)
     asked_percent = 0
     found: dict[str, float] = {}
     for task in arriving:
@@ -176,26 +235,35 @@ def measured(
     cluster_gpus = sum(len(node.gpus) for node in nodes)
     arrivals = [tuple(drawn(workload, tasks, cluster_gpus, seed)) for seed in range(1, seeds + 1)]
     bound = mean(_bound(arriving, cluster_gpus) for arriving in arrivals)
+    counts_cpus = "with-cpus" in workload
+    kinds = typical(arrivals[0], counts_cpus=counts_cpus)
     for placement in placements:
         chosen = policies(
             order="fifo",
             order_options={"strict": False},
             placement=placement,
-            placement_options=typical(arrivals[0]) if placement == "fgd" else {},
+            placement_options=kinds if placement == "fgd" else {},
         )
+        rule = roomiest if workload == "with-cpus-spread" else tightest
+        if workload == "with-cpus" and placement == "fgd":
+            rule = least_growth(FGD(**kinds).measure)
         runs = [
-            allocated(nodes, arriving, chosen, counts_cpus=workload == "with-cpus") for arriving in arrivals
+            allocated(Filling(nodes, chosen, rule, counts_cpus=counts_cpus), arriving, cluster_gpus)
+            for arriving in arrivals
         ]
         means = {mark: round(mean(run[mark] for run in runs), 2) for mark in runs[0]}
-        yield Outcome(workload, placement, seeds, means, round(bound, 2))
+        at_end = [round(run["130"], 2) for run in runs]
+        yield Outcome(workload, placement, seeds, means, at_end, round(bound, 2))
 
 
-def typical(arriving: Sequence[Task]) -> Mapping[str, Sequence[float]]:
+def typical(arriving: Sequence[Task], *, counts_cpus: bool) -> dict[str, tuple[float, ...]]:
     """Return FGD's parameters for a workload whose distribution is known, as the paper has it."""
-    kinds = Counter(task.percent for task in arriving if task.gpus)
+    kinds = Counter((task.percent, counts_cpus * task.cpu_millis) for task in arriving if task.gpus)
+    rising = sorted(kinds)
     return {
-        "task_percents": [float(percent) for percent in sorted(kinds)],
-        "task_popularity": [float(kinds[percent]) for percent in sorted(kinds)],
+        "task_percents": tuple(float(percent) for percent, _ in rising),
+        "task_cpus": tuple(cpu_millis / 1000 for _, cpu_millis in rising) if counts_cpus else (),
+        "task_popularity": tuple(float(kinds[kind]) for kind in rising),
     }
 
 
@@ -227,12 +295,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tasks = read_tasks(folder / "openb_pod_list_default.csv")
     outcomes: list[Outcome] = []
     marks = "".join(f"{f'at {100 * mark:.0f} %':>10}" for mark in MARKS)
-    print(f"{'workload':<14}{'placement':<14}{marks}{'bound':>10}")
+    print(f"{'workload':<22}{'placement':<14}{marks}{'bound':>10}")
     for workload in chosen.workloads.split(","):
         for outcome in measured(workload, chosen.placements.split(","), nodes, tasks, chosen.seeds):
             outcomes.append(outcome)
             found = "".join(f"{percent:>10.2f}" for percent in outcome.allocated_percent.values())
-            print(f"{workload:<14}{outcome.placement:<14}{found}{outcome.bound_percent:>10.2f}", flush=True)
+            print(f"{workload:<22}{outcome.placement:<14}{found}{outcome.bound_percent:>10.2f}", flush=True)
     if chosen.output is not None:
         chosen.output.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=2) + "\n")
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import policies
+from laneway.scheduling import HostResources, policies
+from laneway.scheduling.model.host_resources import CPU, MEMORY
+from laneway.scheduling.placement.fgd import FGD
 from laneway.simulator.cluster import make_nodes
 
-from tests.performance.fragmentation import Task, allocated, drawn, typical
+from tests.performance.fragmentation import (
+    Filling,
+    Rule,
+    Task,
+    allocated,
+    drawn,
+    least_growth,
+    roomiest,
+    tightest,
+    typical,
+)
 from tests.performance.packing_bound import most_percent
 from tests.support.property_examples import examples
 
@@ -51,6 +65,29 @@ def test_the_same_seed_draws_the_same_tasks_and_several_gpus_ask_for_half() -> N
 def test_what_is_allocated_when_a_pair_comes_too_late() -> None:
     arriving = [HALF, HALF, WHOLE, WHOLE, PAIR, WHOLE, WHOLE]
     chosen = policies(order="fifo", order_options={"strict": False}, placement="best-fit")
-    found = allocated(make_nodes("2x2"), arriving, chosen, counts_cpus=False)
+    found = allocated(Filling(make_nodes("2x2"), chosen, counts_cpus=False), arriving, 4)
     assert found == {"90": 75.0, "100": 75.0, "130": 100.0}
-    assert typical(arriving) == {"task_percents": [50.0, 100.0, 200.0], "task_popularity": [2.0, 4.0, 1.0]}
+    assert typical(arriving, counts_cpus=False) == {
+        "task_percents": (50.0, 100.0, 200.0),
+        "task_cpus": (),
+        "task_popularity": (2.0, 4.0, 1.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("story", "rule", "percent"),
+    [
+        ("it takes all CPUs of two GPUs", tightest, 50.0),
+        ("it takes CPUs where many are left", roomiest, 100.0),
+        ("no GPU becomes useless", least_growth(FGD((100.0,), (1.0,), (4.0,)).measure), 100.0),
+    ],
+)
+def test_where_a_task_without_gpus_goes(story: str, rule: Rule, percent: float) -> None:
+    nodes = [
+        replace(node, host=HostResources.of({CPU: cpu_millis, MEMORY: 1}))
+        for node, cpu_millis in zip(make_nodes("2x2"), (8_000, 20_000), strict=True)
+    ]
+    chosen = policies(order="fifo", order_options={"strict": False}, placement="best-fit")
+    arriving = [Task(0, 0, 8_000, 0), *[Task(1, 100, 4_000, 0)] * 6]
+    found = allocated(Filling(nodes, chosen, rule, counts_cpus=True), arriving, 4)
+    assert found["130"] == percent, story

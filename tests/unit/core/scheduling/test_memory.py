@@ -44,6 +44,7 @@ ORDERS = st.sampled_from(
         policies(order="srsf", preemption="least-lost"),
         policies(order="multilevel-las", placement="lanes", preemption_options={"min_run_seconds": 0}),
         policies(order="fifo", order_options={"strict": False}, placement="tiresias"),
+        policies(order="multilevel-las", placement="fgd", preemption_options={"min_run_seconds": 0}),
     ]
 )
 EXPECTED_SECONDS = st.sampled_from([None, 40.0, 450.0, 1000.1, 7000.0])

@@ -260,6 +260,14 @@ class Allocations:
 
         return tracked.host_limits.of(requests, gpus_per_worker, look)
 
+    def hosts_left(self, tracked: TrackedView) -> Sequence[Left | None] | None:
+        """Return, by number of a node, what it has left for the requests of jobs' pods (None: no limit); None if no node limits
+        them."""
+        if not self.hosts.limits:
+            return None
+        self.views.index(tracked)
+        return tracked.hosts_left.of(lambda node: self.hosts.left_on(node, tracked.view))
+
     def releasing_for(self, job: Job, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are releasing what a job needs there: these GPUs, or what its pods request of their nodes."""
         return self._in_the_way(job, placement, lambda entry: entry.status is AllocationStatus.RELEASING)

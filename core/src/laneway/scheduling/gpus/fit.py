@@ -149,6 +149,10 @@ class FreeCapacity:
         """Return what a node has left for the requests of jobs' pods; None: no limit."""
         return self._allocations.hosts.left_on(node, self._view)
 
+    def hosts_left(self) -> Sequence[Mapping[str, int] | None] | None:
+        """Return :meth:`host_left` of every node, by its number; None if no node limits the requests of jobs' pods."""
+        return self._allocations.hosts_left(self.tracked)
+
     def states(self, gpu_class: GPUClass) -> NodeStates:
         """Return the nodes by what is free of their usable GPUs of a class; memory and avoided nodes do not matter here."""
         return self._index.states(gpu_class)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from laneway.scheduling.gpus.free_index import FreeIndex
 from laneway.scheduling.gpus.host_limits import HostLimits
+from laneway.scheduling.gpus.hosts_left import HostsLeft
 from laneway.scheduling.gpus.views import Level, TrackedView, View
 from laneway.scheduling.model.gpu_class import GPUClass
 
@@ -57,8 +58,8 @@ class TrackedViews:
         if found is None:
             free = {number: self._free_percent(number, view) for number in sorted(self._usable)}
             index = FreeIndex(self._classes, self._node_numbers, self._pool_numbers, free)
-            limits = HostLimits(self._nodes)
-            found = self._tracked[view] = TrackedView(view, index, limits, len(self._touched))
+            limits, left = HostLimits(self._nodes), HostsLeft(self._nodes)
+            found = self._tracked[view] = TrackedView(view, index, limits, left, len(self._touched))
         found.idle_decisions = 0
         return found
 
@@ -112,8 +113,9 @@ class TrackedViews:
                 if after != before:
                     index.move(number, before, after)
                     tracked.index.of_pool[self._pool_numbers[number]] += after - before
-        if tracked.host_limits.in_use:
-            tracked.host_limits.note(map(self._node_numbers.__getitem__, tracked.touched))
+        for hosts in (tracked.host_limits, tracked.hosts_left):
+            if hosts.in_use:
+                hosts.note(map(self._node_numbers.__getitem__, tracked.touched))
         tracked.touched.clear()
         tracked.seen = to
 

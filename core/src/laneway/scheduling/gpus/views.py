@@ -8,6 +8,7 @@ from typing import NamedTuple
 from laneway.lanes import MemoryUsage
 from laneway.scheduling.gpus.free_index import FreeIndex
 from laneway.scheduling.gpus.host_limits import HostLimits
+from laneway.scheduling.gpus.hosts_left import HostsLeft
 
 Level = tuple[int, int]
 """(-priority, queue). A job may preempt jobs of larger levels."""
@@ -42,6 +43,7 @@ class TrackedView:
     view: View
     index: FreeIndex
     host_limits: HostLimits
+    hosts_left: HostsLeft
     seen: int
     """Position in the list of changed GPUs up to which the index is current."""
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from laneway.lanes import LaneRules
-from laneway.scheduling import PlacementMode
+from laneway.scheduling import HostResources, Node, PlacementMode
 from laneway.scheduling.placement.fgd import FGD
 
-from tests.unit.core.scheduling.builders import GIB, a_job, a_node, gpus_of
+from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, gpus_of
 from tests.unit.core.scheduling.placement.placing import placed
+
+
+def with_cpus(name: str, cpus: int, gpus: int) -> Node:
+    return replace(a_node(name, gpus), host=HostResources.of({"cpu": 1000 * cpus}))
+
+
+def asking(name: str, cpus: int, workers: int = 1) -> JobBuilder:
+    return a_job(name).needs(workers, requests=HostResources.of({"cpu": 1000 * cpus}))
 
 
 def test_a_share_leaves_what_typical_tasks_can_use() -> None:
@@ -66,13 +76,56 @@ def test_what_the_job_says_itself_comes_first() -> None:
     assert "a" in consolidated.waiting
 
 
+def test_a_task_with_few_cpus_goes_where_most_tasks_lack_cpus() -> None:
+    """Best fit would take the node with fewer free GPUs, and the other one's GPUs would be of no use to tasks with 8 CPUs."""
+    nodes = [with_cpus("m", 3, gpus=4), with_cpus("n", 16, gpus=2)]
+    eights = FGD((100.0,), (1.0,), (8.0,))
+    assert gpus_of(placed(eights, nodes, asking("a", 2)), "a") == ["m/0"]
+    assert gpus_of(placed(FGD((100.0,), (1.0,)), nodes, asking("a", 2)), "a") == ["n/0"]
+
+
+def test_a_task_takes_no_cpus_that_others_need_for_the_gpus_beside_it() -> None:
+    nodes = [with_cpus("m", 16, gpus=2), with_cpus("n", 20, gpus=3)]
+    eights = FGD((100.0,), (1.0,), (8.0,))
+    assert gpus_of(placed(eights, nodes, asking("a", 12)), "a") == ["n/0"]
+    assert gpus_of(placed(eights, nodes, a_job("a")), "a") == ["m/0"]
+
+
+def test_each_worker_of_a_gang_counts_with_its_cpus() -> None:
+    """One worker leaves enough for a task beside it; a second on the same node would not."""
+    nodes = [with_cpus("m", 16, gpus=3), with_cpus("n", 16, gpus=4)]
+    eights = FGD((100.0,), (1.0,), (8.0,))
+    found = placed(eights, nodes, asking("gang", 6, workers=2))
+    assert gpus_of(found, "gang") == ["m/0", "n/0"]
+
+
+def test_nodes_whose_cpus_are_not_known_have_enough() -> None:
+    nodes = [a_node("m", 4), with_cpus("n", 1, gpus=4)]
+    plan = placed(FGD(), nodes, asking("a", 1000))
+    assert gpus_of(plan, "a") == ["m/0"]
+
+
+@pytest.mark.parametrize(("step_percent", "taken"), [(4.0, "n/0"), (0.01, "n/1")])
+def test_growths_within_a_step_are_a_tie_and_the_fuller_gpu_is_taken(step_percent: float, taken: str) -> None:
+    """The fuller GPU would have 1 percent left that is of no use to tenths; the other would have 30 percent."""
+    others = [a_job("x").share(49).runs_on("n/0"), a_job("y").share(20).runs_on("n/1")]
+    tenths = FGD((10.0,), (1.0,), step_percent=step_percent)
+    assert gpus_of(placed(tenths, [a_node("n", 2)], *others, a_job("a").share(50)), "a") == [taken]
+
+
+def test_cpus_of_the_default_tasks_do_not_count_for_other_tasks() -> None:
+    assert not FGD((50.0,), (1.0,)).measure.counts_cpus
+    assert FGD().measure.counts_cpus
+
+
 @pytest.mark.parametrize(
     ("percents", "popularity", "message"),
     [
-        ((50.0,), (1.0, 2.0), "as many popularities"),
-        ((50.0,), (0.0,), "not all 0"),
+        ((50.0,), (1.0, 2.0), "1 kinds of tasks and task_popularity 2: write as many"),
+        ((50.0,), (0.0,), "above 0 for one"),
         ((150.0,), (1.0,), "a multiple of 100"),
-        ((50.0,), (-1.0,), "popularities|popularity of 0 or more"),
+        ((50.0,), (-1.0,), "popularity of 0 or more"),
+        ((50.0,), (), "task_popularity 0: write as many"),
     ],
 )
 def test_parameters_that_make_no_sense(
@@ -80,3 +133,12 @@ def test_parameters_that_make_no_sense(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         FGD(percents, popularity)
+
+
+def test_cpus_and_steps_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="1 kinds of tasks and task_cpus 2"):
+        FGD((50.0,), (1.0,), (4.0, 8.0))
+    with pytest.raises(ValueError, match="-2 CPUs for a task: write 0 or more"):
+        FGD((50.0,), (1.0,), (-2.0,))
+    with pytest.raises(ValueError, match="step_percent is 0"):
+        FGD(step_percent=0.0)

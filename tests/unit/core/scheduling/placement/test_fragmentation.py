@@ -58,3 +58,41 @@ def test_no_step_is_better_than_the_one_taken(
             for level in roomy
         ]
         assert step.growth_percent == pytest.approx(min(grown), abs=1e-5)
+
+
+FOURS_AND_EIGHTS = Fragmentation([Task(50, 1, 0.25, 4_000), Task(100, 1, 0.75, 8_000)])
+
+
+@pytest.mark.parametrize(
+    ("story", "cpu_millis", "expected"),
+    [
+        ("CPUs for all", 8_000, 0.75 * 60),
+        ("CPUs for halves only", 7_999, 0.75 * 160),
+        ("CPUs for none", 3_999, 160),
+        ("more taken than there is", -1, 160),
+        ("not known", float("inf"), 0.75 * 60),
+    ],
+)
+def test_a_gpu_is_of_no_use_where_cpus_do_not_suffice(story: str, cpu_millis: float, expected: float) -> None:
+    tier = FOURS_AND_EIGHTS.cpu_tier(cpu_millis)
+    assert FOURS_AND_EIGHTS.expected_percent((60, 100), tier) == pytest.approx(expected), story
+
+
+@given(
+    st.lists(st.integers(0, 100), min_size=1, max_size=8).map(lambda levels: tuple(sorted(levels))),
+    st.lists(st.tuples(st.integers(1, 100), st.integers(1, 4), st.integers(0, 5)), min_size=1, max_size=6),
+    st.integers(0, 6),
+)
+def test_tiers_lose_nothing(
+    state: tuple[int, ...], kinds: list[tuple[int, int, int]], cpu_millis: int
+) -> None:
+    """The same as leaving each kind of task out of account where it does not fit."""
+    tasks = [Task(percent, gpus, 1 / len(kinds), cpus) for percent, gpus, cpus in kinds]
+    measure = Fragmentation(tasks)
+    expected = sum(
+        Fragmentation([task._replace(cpu_millis=0)]).expected_percent(state)
+        if task.cpu_millis <= cpu_millis
+        else task.popularity_ratio * sum(state)
+        for task in tasks
+    )
+    assert measure.expected_percent(state, measure.cpu_tier(cpu_millis)) == pytest.approx(expected)

@@ -9,7 +9,10 @@ first index is requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Optional
+from typing import TYPE_CHECKING, Any, Final, Optional
+
+if TYPE_CHECKING:
+    from laneway.client.checkpoint.rest_of_epoch import RestOfEpoch
 
 ITERABLE: Final = 1
 """PyTorch's kind of datasets without indices."""
@@ -47,7 +50,12 @@ def length_of(loader: Any) -> Optional[int]:
 
 
 def start_pass(
-    torch: Any, loader: Iterable[Any], skip: int, replay: bool, rewind: Optional[Callable[[], None]] = None
+    torch: Any,
+    loader: Iterable[Any],
+    skip: int,
+    replay: bool,
+    rewind: Optional[Callable[[], None]] = None,
+    rest: Optional[RestOfEpoch] = None,
 ) -> Iterator[Any]:
     """Returns an iterator over the batches after the first `skip`.
 
@@ -58,19 +66,17 @@ def start_pass(
         replay: whether to load and drop the seen batches, where loading changes what comes after.
         rewind: restores the random numbers of the pass's start, where the loader's iterator was made before
             that.
+        rest: what the pass consists of instead of all the loader's batches, for a loader with `sampler_in`.
     """
-    where = None if replay or not skip else _skippable(torch, loader)
+    where = sampler_in(torch, loader) if rest is not None or (skip and not replay) else None
     if where is None and rewind is not None:
         iter(loader)
         rewind()
     if where is None:
-        replayed = iter(loader)
-        for _ in range(skip):
-            next(replayed, None)
-        return replayed
+        return _drop(iter(loader), skip)
     holder: Any = loader
     before = holder.__dict__[where]
-    skipping = SkippingSampler(before, skip)
+    skipping = SkippingSampler(before, 0 if replay else skip, rest)
     # A DataLoader refuses setattr. It does not use this attribute again for its existing iterator.
     holder.__dict__[where] = skipping
     try:
@@ -81,23 +87,27 @@ def start_pass(
     finally:
         holder.__dict__[where] = before
     skipping.begin()
-    return batches
+    return _drop(batches, skip) if replay else batches
 
 
 class SkippingSampler:
-    """A sampler without its first indices until `begin` is called; otherwise identical to the sampler.
+    """A sampler without its first indices until `begin` is called, or with only the rest of an epoch; otherwise
+    identical to the sampler.
 
     A loader may iterate over it twice while it makes its iterator, and once more for each further epoch
     (`persistent_workers`).
     """
 
-    def __init__(self, sampler: Any, skip: int) -> None:
+    def __init__(self, sampler: Any, skip: int, rest_of_epoch: Optional[RestOfEpoch] = None) -> None:
         self._sampler = sampler
         self._skip = skip
+        self._rest_of_epoch = rest_of_epoch
         self._rest: Optional[RemainingIndices] = None
 
     def __iter__(self) -> Iterator[Any]:
-        indices: Iterator[Any] = iter(self._sampler)
+        indices: Iterator[Any] = iter(
+            self._sampler if self._rest_of_epoch is None else self._rest_of_epoch.batches
+        )
         if not self._skip:
             return indices
         self._rest = RemainingIndices(indices, self._skip)
@@ -106,6 +116,9 @@ class SkippingSampler:
     def begin(self) -> None:
         """Draws the skipped indices, unless more were drawn already. Called when the loader has its iterator."""
         self._skip = 0
+        rest_of_epoch, self._rest_of_epoch = self._rest_of_epoch, None
+        if rest_of_epoch is not None:
+            rest_of_epoch.draw()
         if self._rest is not None:
             self._rest.draw()
 
@@ -138,7 +151,7 @@ class RemainingIndices:
         return next(self._indices)
 
 
-def _skippable(torch: Any, loader: Any) -> Optional[str]:
+def sampler_in(torch: Any, loader: Any) -> Optional[str]:
     """Returns the attribute with the sampler to skip in; None where skipping indices would skip nothing."""
     data = torch.utils.data
     if getattr(type(loader), "__iter__", None) is not data.DataLoader.__iter__:
@@ -146,6 +159,12 @@ def _skippable(torch: Any, loader: Any) -> Optional[str]:
     if isinstance(loader.dataset, data.IterableDataset):
         return None
     return "sampler" if loader.batch_sampler is None else "batch_sampler"
+
+
+def _drop(batches: Iterator[Any], count: int) -> Iterator[Any]:
+    for _ in range(count):
+        next(batches, None)
+    return batches
 
 
 def _samplers(loader: Any) -> list[Any]:

@@ -4,6 +4,7 @@ A generation is what all ranks of one run of the job saved at one boundary, one 
 
     000000012000-3f9a1c02.0-of-2.checkpoint      generation (the boundary), run, rank, number of ranks
     000000012000-3f9a1c02.1-of-2.checkpoint
+    000000012000-3f9a1c02.of-2.sharded/          parameters that are divided among the ranks, if there are any
 
 A file gets its name once it is on disk, so a generation is complete when all its names exist. Later damage (a
 disk error, manual changes) is detected when a file is read.
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from typing import Final, NamedTuple
 
 from laneway.client.checkpoint.checkpoint_file import PARTIAL_SUFFIX, Manifest, flush_folder
 
 NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{8})\.(\d+)-of-(\d+)\.checkpoint")
+SHARDED: Final = re.compile(r"(\d{12})-([0-9a-f]{8})\.of-(\d+)\.sharded")
 
 
 class Generation(NamedTuple):
@@ -45,6 +48,11 @@ class CheckpointFolder:
         name = f"{generation.number:012d}-{generation.run}.{rank}-of-{generation.world_size}.checkpoint"
         return os.path.join(self.path, name)
 
+    def sharded(self, generation: Generation) -> str:
+        """Returns the path of the folder with the divided parameters."""
+        name = f"{generation.number:012d}-{generation.run}.of-{generation.world_size}.sharded"
+        return os.path.join(self.path, name)
+
     def manifest(self, generation: Generation, rank: int) -> Manifest:
         """Returns the manifest that this file must have."""
         return Manifest(generation.run, generation.number, rank, generation.world_size)
@@ -66,8 +74,7 @@ class CheckpointFolder:
         ranks = self._ranks()
         for generation in ranks:
             if generation < oldest:
-                for rank in ranks[generation]:
-                    _delete(self.file(generation, rank))
+                self._delete(generation, ranks[generation])
 
     def drop_newer(self, than: Generation) -> None:
         """Deletes generations after the one that the job resumes from: it will save them again, in another
@@ -75,8 +82,7 @@ class CheckpointFolder:
         ranks = self._ranks()
         for generation in ranks:
             if generation > than:
-                for rank in ranks[generation]:
-                    _delete(self.file(generation, rank))
+                self._delete(generation, ranks[generation])
         flush_folder(self.path)
 
     def drop_partial(self, rank: int) -> None:
@@ -93,7 +99,16 @@ class CheckpointFolder:
             if match:
                 generation = Generation(int(match[1]), match[2], int(match[4]))
                 ranks.setdefault(generation, set()).add(int(match[3]))
+            match = SHARDED.fullmatch(name)
+            if match:
+                ranks.setdefault(Generation(int(match[1]), match[2], int(match[3])), set())
         return ranks
+
+    def _delete(self, generation: Generation, ranks: set[int]) -> None:
+        """Deletes the files first: without them the folder counts for nothing."""
+        for rank in ranks:
+            _delete(self.file(generation, rank))
+        shutil.rmtree(self.sharded(generation), ignore_errors=True)
 
 
 def _delete(path: str) -> None:

@@ -46,6 +46,14 @@ def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def is_sharded(part: Any) -> bool:
+    """Returns whether a part is a model with parameters that are sharded over the ranks (FSDP)."""
+    modules = getattr(part, "modules", None)
+    return callable(modules) and any(
+        base.__name__ in SHARDED for module in modules() for base in type(module).__mro__
+    )
+
+
 def capture(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the state of every part.
 
@@ -109,10 +117,6 @@ def _unwrap(part: Any) -> Any:
 
 
 def _accessors(name: str, part: Any) -> tuple[str, str]:
-    if any(base.__name__ in SHARDED for base in type(part).__mro__):
-        raise CheckpointError(
-            f"{name} is sharded over the ranks (FSDP): save it with torch.distributed.checkpoint"
-        )
     for get, put in ACCESSORS:
         if hasattr(part, get) and hasattr(part, put):
             return get, put

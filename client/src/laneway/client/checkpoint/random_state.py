@@ -3,6 +3,7 @@ use, on its GPUs."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from typing import Any
@@ -33,6 +34,39 @@ def restore_random_state(torch: Any, state: dict[str, Any]) -> None:
     if "cuda" in state and torch.cuda.is_available():
         for device, generator in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(generator, device)
+
+
+def fingerprints(state: dict[str, Any]) -> dict[str, str]:
+    """Returns a short text for each generator, equal where the generators of two ranks are in the same state."""
+    return {name: hashlib.sha256(_bytes(generator)).hexdigest()[:16] for name, generator in state.items()}
+
+
+def reseed(torch: Any, state: dict[str, Any], rank: int, shared: set[str]) -> dict[str, Any]:
+    """Returns the random state of a new rank, made from another rank's. Generators that all ranks share stay
+    as they are.
+
+    Args:
+        torch: the module `torch`.
+        state: the other rank's.
+        rank: the new one.
+        shared: the names of generators that are in the same state on all ranks.
+    """
+    before = capture_random_state(torch)
+    seed = int(hashlib.sha256(f"{sorted(fingerprints(state).items())} {rank}".encode()).hexdigest()[:8], 16)
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in state and (numpy := _numpy()) is not None:
+        numpy.random.seed(seed)
+    fresh = capture_random_state(torch)
+    restore_random_state(torch, before)
+    return {name: state[name] if name in shared else fresh.get(name, state[name]) for name in state}
+
+
+def _bytes(generator: Any) -> bytes:
+    if isinstance(generator, list):
+        return b"".join(_bytes(entry) for entry in generator)
+    to_numpy = getattr(generator, "numpy", None)
+    return repr(generator).encode() if to_numpy is None else bytes(to_numpy().tobytes())
 
 
 def _numpy() -> Any:

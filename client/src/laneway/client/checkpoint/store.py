@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 from laneway.client.checkpoint.checkpoint_file import read_checkpoint_file, write_checkpoint_file
 from laneway.client.checkpoint.errors import CheckpointError
 from laneway.client.checkpoint.folder import CheckpointFolder, Generation
+from laneway.client.checkpoint.sharded import damaged_file
 from laneway.client.distributed.rank_store import all_gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway.client.checkpoint.sharded import ShardedParts
     from laneway.client.distributed.rank_store import RankStore
 
 log = logging.getLogger("laneway.client")
@@ -26,19 +28,32 @@ RESUME_TIMEOUT_SECONDS: Final = 1800.0
 class LoadedCheckpoint:
     """The checkpoint that a rank resumes from."""
 
-    def __init__(self, generation: Generation, shared: Any, rank_state: Any, same_ranks: bool) -> None:
+    def __init__(
+        self, generation: Generation, shared: Any, rank_state: Any, same_ranks: bool, folder: str
+    ) -> None:
         self.generation = generation
         self.shared = shared
         """The state that is the same on all ranks."""
         self.rank_state = rank_state
-        """This rank's state; rank 0's where the job has another number of ranks now."""
+        """This rank's state. Where the job has another number of ranks now, the values are rank 0's, and a new
+        rank gets another rank's state."""
         self.same_ranks = same_ranks
+        self.sharded_folder = folder
+        """Where the parameters are that were divided among the ranks."""
 
 
 class CheckpointStore:
     """The folder as seen by one rank."""
 
-    def __init__(self, torch: Any, path: str, keep: int, rank_store: Optional[RankStore], name: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        path: str,
+        keep: int,
+        rank_store: Optional[RankStore],
+        name: str,
+        sharded: Optional[ShardedParts] = None,
+    ) -> None:
         """Agrees with the other ranks on a name for this run.
 
         Args:
@@ -47,11 +62,13 @@ class CheckpointStore:
             keep: how many complete generations to keep.
             rank_store: the store shared by the ranks; None for a single process.
             name: distinguishes this checkpoint from others of the same ranks.
+            sharded: the parts that are divided among the ranks.
         """
         self._torch = torch
         self._rank_store = rank_store
         self._name = name
         self._keep = keep
+        self._sharded = sharded
         self.rank = rank_store.rank if rank_store else 0
         self.world_size = rank_store.world_size if rank_store else 1
         self._folder = CheckpointFolder(path)
@@ -67,6 +84,8 @@ class CheckpointStore:
         """
         generation = Generation(number, self._run, self.world_size)
         payload = {"shared": shared if self.rank == 0 else None, "own": own}
+        if self._sharded is not None:
+            payload["sharded"] = self._sharded.save(self._folder.sharded(generation), self.rank)
         write_checkpoint_file(
             self._folder.file(generation, self.rank),
             self._folder.manifest(generation, self.rank),
@@ -109,16 +128,38 @@ class CheckpointStore:
     def _try(
         self, generation: Generation, mismatch: Callable[[Any], Optional[str]]
     ) -> tuple[Optional[LoadedCheckpoint], str]:
+        ranks, folder = generation.world_size, self._folder.sharded(generation)
         try:
             first = self._read(generation, 0)
-            same_ranks = generation.world_size == self.world_size
-            own = self._read(generation, self.rank) if same_ranks and self.rank else first
+            own = self._read(generation, self.rank % ranks) if self.rank % ranks else first
+            damage = self._sharded_damage(generation) if "sharded" in first else None
         except CheckpointError as error:
             return None, str(error)
         reason = mismatch(first["shared"])
+        if reason is None and ("sharded" in first or self._sharded is not None):
+            parts = first.get("sharded", {"parts": {}})["parts"]
+            reason = (
+                self._sharded.mismatch(parts)
+                if self._sharded
+                else "its model is sharded over the ranks (FSDP), and the script has none such"
+            )
         if reason is not None:
             return None, f"it belongs to another job: {reason}"
-        return LoadedCheckpoint(generation, first["shared"], own["own"], same_ranks), ""
+        if damage is not None:
+            return None, damage
+        if ranks == self.world_size:
+            return LoadedCheckpoint(generation, first["shared"], own["own"], True, folder), ""
+        state = {**own["own"], "values": first["own"]["values"]}
+        return LoadedCheckpoint(generation, first["shared"], state, False, folder), ""
+
+    def _sharded_damage(self, generation: Generation) -> Optional[str]:
+        """Verifies this rank's part of the divided parameters' files; returns what is wrong."""
+        for rank in range(self.rank, generation.world_size, self.world_size):
+            files = self._read(generation, rank)["sharded"]["files"]
+            damage = damaged_file(self._folder.sharded(generation), files)
+            if damage is not None:
+                return damage
+        return None
 
     def _read(self, generation: Generation, rank: int) -> Any:
         def load(file: Any) -> Any:
@@ -146,6 +187,11 @@ class CheckpointStore:
             )
         self._last = generation
         self._folder.keep(self._keep)
+
+    def equal_on_all_ranks(self, texts: dict[str, str]) -> set[str]:
+        """Returns the keys whose texts are the same on all ranks. To be called once, by all of them."""
+        gathered = [json.loads(text) for text in self._all_gather("equal", json.dumps(texts))]
+        return {key for key in texts if all(others.get(key) == texts[key] for others in gathered)}
 
     def _all_gather(self, topic: str, text: str) -> list[str]:
         if self._rank_store is None:

@@ -26,7 +26,19 @@ from laneway.client.checkpoint.data_loader import generators, has_iterator, leng
 from laneway.client.checkpoint.errors import CheckpointError
 from laneway.client.checkpoint.parts import capture, flatten, mismatch, refuse_unloadable, restore
 from laneway.client.checkpoint.position import Position
-from laneway.client.checkpoint.random_state import capture_random_state, restore_random_state
+from laneway.client.checkpoint.random_state import (
+    capture_random_state,
+    fingerprints,
+    reseed,
+    restore_random_state,
+)
+from laneway.client.checkpoint.rest_of_epoch import (
+    RestOfEpoch,
+    dividing_ranks,
+    local_batch_of,
+    rest_of_epoch,
+)
+from laneway.client.checkpoint.sharded import split_sharded
 from laneway.client.checkpoint.store import CheckpointStore
 from laneway.client.distributed.common_boundary import SAVE, STOP, CommonBoundary
 from laneway.client.distributed.rank_store import torch_rank_store
@@ -94,7 +106,7 @@ class Checkpoint:
         self._exit_when_stopped = exit_when_stopped
         self._on_save = on_save
         self._sampler = sampler
-        self._parts = flatten(parts)
+        self._parts, self._sharded = split_sharded(flatten(parts))
         self._per_rank = flatten(per_rank or {})
         self._name = f"checkpoint/{Checkpoint._made}"
         Checkpoint._made += 1
@@ -149,7 +161,9 @@ class Checkpoint:
         rank_store = torch_rank_store()
         stop = client().stop
         stop.poll()
-        self._store = CheckpointStore(self._torch, self._folder, self._keep, rank_store, self._name)
+        self._store = CheckpointStore(
+            self._torch, self._folder, self._keep, rank_store, self._name, self._sharded
+        )
         capture(self._parts)
         found = self._store.find(lambda shared: mismatch(self._parts, shared))
         if found is not None:
@@ -171,7 +185,7 @@ class Checkpoint:
         position = self._position
         self._epochs = total
         while position.epoch < total:
-            if position.batch and position.epoch_random:
+            if position.within_epoch and position.epoch_random:
                 restore_random_state(self._torch, position.epoch_random)
             else:
                 position.epoch_random = capture_random_state(self._torch)
@@ -181,8 +195,7 @@ class Checkpoint:
             yield position.epoch
             if self.stopped:
                 return
-            position.epoch += 1
-            position.batch = 0
+            position.begin_epoch()
             if position.epoch < total:
                 self._boundary()
                 if self.stopped:
@@ -207,14 +220,14 @@ class Checkpoint:
             )
         position, length = self._position, length_of(loader)
         self._iterated = self._epochs is not None
+        batches = self._start_pass(loader, replay)
         if self._epochs is not None and length is not None:
             self._steps = position.step - position.batch + length * (self._epochs - position.epoch)
         try:
-            yield from self._pass(self._start_pass(loader, replay), accumulate)
+            yield from self._pass(batches, accumulate)
         finally:
             if self._epochs is None:
-                self._position.epoch += 1
-                self._position.batch = 0
+                self._position.begin_epoch()
 
     def _pass(self, batches: Iterator[Item], accumulate: int) -> Iterator[Item]:
         position, at_boundary = self._position, True
@@ -360,25 +373,39 @@ class Checkpoint:
     # --- after a resume ---
 
     def _restore(self, found: LoadedCheckpoint) -> None:
+        # Before the parts: PyTorch makes the state of a divided optimizer by a step, which begins the training.
+        client().guard.progress.saved_work.note_load(math.inf, os.stat(self._folder).st_mtime)
         restore(self._parts, found.shared)
+        if self._sharded is not None:
+            self._sharded.load(found.sharded_folder)
         position = Position.restored(found.rank_state["position"])
+        position.ranks = position.ranks or found.generation.world_size
         self.values.update(found.rank_state["values"])
         if found.same_ranks:
             restore(self._per_rank, found.rank_state["parts"])
-            restore_random_state(self._torch, found.rank_state["random"])
-        elif self._store is not None:
-            position = position.for_other_ranks(found.generation.world_size, self._store.world_size)
-            log.warning(
-                "the checkpoint has %d ranks and this job %d: resuming at step %d with new random numbers",
-                found.generation.world_size,
-                self._store.world_size,
-                position.step,
-            )
+        else:
+            self._adopt_other_ranks(found)
+        restore_random_state(self._torch, found.rank_state["random"])
         self._position = position
         self._found = found
         self._resumed = True
-        client().guard.progress.saved_work.note_load(math.inf, os.stat(self._folder).st_mtime)
         self._last_saved = self._save_point()
+
+    def _adopt_other_ranks(self, found: LoadedCheckpoint) -> None:
+        """Gives the new ranks random numbers of their own, unless all ranks are to draw the same."""
+        assert self._store is not None
+        before, rank, ranks = found.generation.world_size, self._store.rank, self._store.world_size
+        log.warning(
+            "the checkpoint has %d ranks and this job %d: resuming at step %d%s",
+            before,
+            ranks,
+            found.rank_state["position"]["step"],
+            f" without the state of {', '.join(self._per_rank)} (per_rank)" if self._per_rank else "",
+        )
+        if ranks > before:
+            shared = self._store.equal_on_all_ranks(fingerprints(capture_random_state(self._torch)))
+            if rank >= before:
+                found.rank_state["random"] = reseed(self._torch, found.rank_state["random"], rank, shared)
 
     def _start_pass(self, loader: Any, replay: bool) -> Iterator[Any]:
         """Starts a pass after the trained batches, with the random numbers that the first pass used."""
@@ -386,20 +413,59 @@ class Checkpoint:
         self._found = None
         set_epoch(loader, position.epoch)
         self._loader_generators = flatten(generators(loader))
-        now = found.rank_state if found is not None and found.same_ranks else None
+        now = found.rank_state if found is not None else None
         if now is not None:
-            self._restore_random(position.pass_random if position.batch else now)
-        if found is not None and position.batch:
-            skip = position.batch
+            self._restore_random(position.pass_random if position.within_epoch else now)
+        rest = self._fit_layout(loader)
+        if found is not None and position.within_epoch:
+            skip = position.batch - position.earlier_batches
+            if rest is None and position.earlier_samples:
+                skip += position.earlier_samples // (position.ranks * max(1, position.local_batch))
         else:
             position.pass_random = {**self._random_state(), "had_iterator": has_iterator(loader)}
         rewind = None
-        if now is not None and skip and position.pass_random["had_iterator"] and not has_iterator(loader):
+        if (
+            now is not None
+            and (skip or rest is not None)
+            and position.pass_random["had_iterator"]
+            and not has_iterator(loader)
+        ):
             rewind = partial(self._restore_random, position.pass_random)
-        batches = start_pass(self._torch, loader, skip, replay, rewind)
-        if now is not None and skip:
+        batches = start_pass(self._torch, loader, skip, replay, rewind, rest)
+        if now is not None and (skip or rest is not None):
             self._restore_random(now)
         return batches
+
+    def _fit_layout(self, loader: Any) -> Optional[RestOfEpoch]:
+        """Fits the position to the number of ranks and the loader's batch size; returns the rest of an epoch
+        that was begun otherwise."""
+        position, divided = self._position, dividing_ranks(self._torch, loader)
+        ranks = divided or (1 if self._store is None else self._store.world_size)
+        local_batch = local_batch_of(loader)
+        if not position.within_epoch:
+            position.ranks, position.local_batch, position.divided = ranks, local_batch, bool(divided)
+            return None
+        if not position.has_layout(ranks, local_batch):
+            if position.ranks != ranks and not (position.divided and divided):
+                log.warning(
+                    "epoch %d was begun by %d ranks and goes on with %d: some of its samples are trained twice or left out, "
+                    "because its sampler is not a DistributedSampler",
+                    position.epoch,
+                    position.ranks,
+                    ranks,
+                )
+            position.begin_layout(ranks, local_batch)
+            position.divided = bool(divided)
+        if not position.earlier_samples:
+            position.ranks, position.local_batch = ranks, local_batch
+            return None
+        rest, length = rest_of_epoch(self._torch, loader, position.earlier_samples, ranks), length_of(loader)
+        if position.batch == position.earlier_batches:
+            trained = position.earlier_samples // (ranks * max(1, local_batch))
+            if rest is not None and rest.count is not None and length is not None:
+                trained = max(0, length - rest.count)
+            position.batch = position.earlier_batches = trained
+        return rest
 
     def _random_state(self) -> dict[str, Any]:
         return {"random": capture_random_state(self._torch), "sources": capture(self._loader_generators)}

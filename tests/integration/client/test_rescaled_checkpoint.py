@@ -1,0 +1,118 @@
+"""Checkpoints restored into another number of ranks, with real torch.distributed: the loss curve is that of a
+run without the change, and each sample of an epoch is trained once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client.jobs import Job
+
+SAMPLES = 108
+EPOCH_STEPS = 9
+
+Train = Callable[..., str]
+
+
+@pytest.fixture
+def train(tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[], int]) -> Train:
+    """Runs the stages of a job in a folder; returns its stderr."""
+    nobody = tmp_path / "nobody"
+    nobody.mkdir()
+
+    def begin(work: Path, *words: str) -> str:
+        ports = ",".join(str(rendezvous_port()) for _ in words)
+        status, output, errors = run("rescaled.py", *words, work=work, laneway=nobody, PORTS=ports).failure()
+        assert status == 0, errors
+        stages = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        assert all(set(stage["statuses"]) <= {0, 9} for stage in stages), errors
+        assert stages[-1]["statuses"] == [0] * stages[-1]["ranks"], errors
+        return errors
+
+    return begin
+
+
+def lasting(work: Path) -> dict[int, list[dict[str, Any]]]:
+    """Returns what each rank wrote of each step, without what was trained again after a resume."""
+    by_step: dict[int, list[dict[str, Any]]] = {}
+    ranks_of: dict[int, int] = {}
+    for path in sorted(work.glob("steps.*")):
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            by_step.setdefault(entry["step"], []).append(entry)
+            if path.name == "steps.0":
+                ranks_of[entry["step"]] = entry["ranks"]
+    return {
+        step: [entry for entry in found if entry["ranks"] == ranks_of[step]]
+        for step, found in by_step.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [("ddp", ("4:13", "2:17", "1:20", "3")), ("ddp", ("2:4", "3:13", "4")), ("fsdp", ("4:13", "2:17", "3"))],
+)
+def test_a_rescaled_training_has_the_loss_curve_of_one_that_is_not(
+    train: Train, tmp_path: Path, kind: str, stages: tuple[str, ...]
+) -> None:
+    options = (f"--kind={kind}", "--epochs=3")
+    train(tmp_path / "fixed", *options, "4")
+    errors = train(tmp_path / "rescaled", *options, *stages)
+    assert "the checkpoint has" in errors
+    assert "trained twice or left out" not in errors
+    fixed, rescaled = lasting(tmp_path / "fixed"), lasting(tmp_path / "rescaled")
+    assert len({entry["ranks"] for found in rescaled.values() for entry in found}) == len(stages)
+    assert set(rescaled) == set(fixed) == set(range(3 * EPOCH_STEPS))
+    for step, found in rescaled.items():
+        assert found[0]["loss"] == pytest.approx(fixed[step][0]["loss"], rel=2e-6)
+        batch = sorted(itertools.chain.from_iterable(entry["samples"] for entry in found))
+        assert batch == sorted(itertools.chain.from_iterable(entry["samples"] for entry in fixed[step]))
+        assert found[0]["batches"] == [step % EPOCH_STEPS + 1, EPOCH_STEPS]
+
+
+def test_a_smaller_batch_of_all_ranks_continues_with_the_samples_that_are_left(
+    train: Train, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    train(work, "--local-batch=5", "--samples=100", "--epochs=1", "4:4", "3")
+    trained = [sample for found in lasting(work).values() for entry in found for sample in entry["samples"]]
+    assert set(trained) == set(range(100))
+    assert len(trained) == 102, "40 samples do not divide among 3 ranks: two fill up, as in any epoch"
+
+
+@pytest.mark.parametrize("seeds", ["own", "same"])
+def test_a_new_rank_draws_its_own_numbers_unless_all_ranks_draw_the_same(
+    train: Train, tmp_path: Path, seeds: str
+) -> None:
+    work = tmp_path / "work"
+    train(work, "--epochs=1", *["--same-seed"] * (seeds == "same"), "2:4", "3")
+    drawn = [entry["drawn"] for entry in lasting(work)[3]]
+    before = [
+        json.loads(line)["drawn"]
+        for rank in (0, 1)
+        for line in (work / f"steps.{rank}").read_text().splitlines()
+        if json.loads(line)["step"] == 3
+    ]
+    assert drawn[:2] == [before[0], before[2]], "a rank that was there goes on with its numbers"
+    assert len(set(drawn)) == (3 if seeds == "own" else 1)
+
+
+def test_divided_parameters_that_are_damaged_are_rejected(train: Train, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    train(work, "--kind=fsdp", "--epochs=1", "2")
+    newest = sorted((work / "checkpoints").glob("*.sharded"))[-1]
+    (newest / "__1_0.distcp").write_bytes(b"something else")
+    errors = train(work, "--kind=fsdp", "--epochs=2", "3")
+    assert f"{newest.name}/__1_0.distcp is damaged" in errors
+    kept = [
+        {path.name.partition(".")[0] for path in (work / "checkpoints").glob(f"*.{kind}")}
+        for kind in ("sharded", "checkpoint")
+    ]
+    assert kept[0] == kept[1]
+    assert 2 <= len(kept[0]) <= 3, "the last one may have been complete only after the others were counted"
+    assert newest.name.partition(".")[0] not in kept[0]

@@ -23,7 +23,7 @@ from laneway.node_agent.gpus.protocol import (
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.gpus.simulated_kernels import SimulatedKernels
-from laneway.node_agent.gpus.simulated_memory import write_available_memory
+from laneway.node_agent.gpus.simulated_memory import PageUse, write_available_memory
 
 from tests.support.node_agent.gpu_bench import FakeClock, FakePage
 
@@ -194,16 +194,30 @@ def test_memory_of_others_is_not_available_to_a_process() -> None:
     clock = FakeClock()
     idle = FakePage(clock, held_bytes=300, peak_bytes=500)
     computes = FakePage(clock, held_bytes=100, peak_bytes=250, inside=True)
-    write_available_memory([idle, computes], memory_bytes=1000, external_bytes=50)
+    write_available_memory(
+        [PageUse(idle, "a", 0), PageUse(computes, "b", 1)], memory_bytes=1000, external_bytes=50
+    )
     assert idle.available_bytes == 1000 - 250 - 50, "the other is inside an iteration, so its highest counts"
     assert computes.available_bytes == 1000 - 300 - 50
 
 
+def test_activations_of_a_lane_are_free_for_its_next_holder_before_the_hand_off() -> None:
+    clock = FakeClock()
+    holder = FakePage(clock, held_bytes=100, peak_bytes=300, inside=True)
+    helper = FakePage(clock, held_bytes=10, peak_bytes=60, inside=True)
+    next_holder = FakePage(clock, held_bytes=100)
+    uses = [PageUse(holder, "a", 0), PageUse(helper, "a", 0), PageUse(next_holder, "b", 0)]
+    write_available_memory(uses, memory_bytes=500, external_bytes=0)
+    assert next_holder.available_bytes == 500 - 100 - 10
+    assert holder.available_bytes == 500 - 60 - 100, "processes of one container may compute at once"
+
+
 def test_a_full_gpu_has_one_byte_available() -> None:
     pages = [FakePage(FakeClock(), held_bytes=held) for held in (900, 400)]
-    write_available_memory(pages, memory_bytes=1000, external_bytes=0)
+    uses = [PageUse(page, name, None) for page, name in zip(pages, "ab", strict=True)]
+    write_available_memory(uses, memory_bytes=1000, external_bytes=0)
     assert [page.available_bytes for page in pages] == [600, 100]
-    write_available_memory(pages, memory_bytes=1000, external_bytes=1000)
+    write_available_memory(uses, memory_bytes=1000, external_bytes=1000)
     assert [page.available_bytes for page in pages] == [1, 1], "0 would mean unknown"
 
 

@@ -25,7 +25,7 @@ from laneway.node_agent.gpus.health_file import HealthFile
 from laneway.node_agent.gpus.monitor import GPUHealth, GPUMonitor
 from laneway.node_agent.gpus.protocol import GPUInfo, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
-from laneway.node_agent.gpus.simulated_memory import write_available_memory
+from laneway.node_agent.gpus.simulated_memory import PageUse, write_available_memory
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.inventory_file import inventory_of, with_levels, write_inventory
 from laneway.node_agent.memory_accounts.account_server import AccountServer
@@ -340,9 +340,13 @@ class Agent:
             turns.forget_ended(_ENDED_SECONDS)
             turns.check_quotas()
             if self._simulated is not None:
-                pages = [session.page for lease in turns.leases.values() for session in lease.sessions]
+                uses = [
+                    PageUse(session.page, lease.key, turns.memory.memory_lane_of(lease))
+                    for lease in turns.leases.values()
+                    for session in lease.sessions
+                ]
                 write_available_memory(
-                    pages, turns.gpu.memory_bytes, self._simulated.external_bytes(turns.gpu.uuid)
+                    uses, turns.gpu.memory_bytes, self._simulated.external_bytes(turns.gpu.uuid)
                 )
         self._orders.retry()
 

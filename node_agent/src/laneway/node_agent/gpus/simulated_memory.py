@@ -8,19 +8,38 @@ both succeed once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from laneway.node_agent.turns.session import Page
 
 
-def write_available_memory(pages: Sequence[Page], memory_bytes: int, external_bytes: int) -> None:
+class PageUse(NamedTuple):
+    """A process's page, and whose iterations never overlap with its own."""
+
+    page: Page
+    container: str
+    lane: int | None
+    """The lane in which the container's ephemeral memory counts; None: it has none."""
+
+
+def write_available_memory(uses: Sequence[PageUse], memory_bytes: int, external_bytes: int) -> None:
     """Write into each page how much its process may hold.
 
+    Another container of the same lane counts with what it holds between iterations: its activations are free before this process has
+    the turn. The figure must not show them, because it is older than the hand-off.
+
     Args:
-        pages: of all processes on the GPU.
+        uses: all processes on the GPU.
         memory_bytes: the GPU's memory.
         external_bytes: memory used by other processes.
     """
-    used = [max(page.held_bytes, page.peak_bytes) if page.inside else page.held_bytes for page in pages]
-    total_bytes = sum(used) + external_bytes
-    for page, own_bytes in zip(pages, used, strict=True):
-        page.write_available(max(1, memory_bytes - (total_bytes - own_bytes)))
+    for use in uses:
+        others_bytes = sum(_seen_by(use, other) for other in uses if other is not use)
+        use.page.write_available(max(1, memory_bytes - others_bytes - external_bytes))
+
+
+def _seen_by(use: PageUse, other: PageUse) -> int:
+    """Return how much another process holds while this one computes."""
+    takes_turns = other.lane is not None and other.lane == use.lane and other.container != use.container
+    page = other.page
+    return max(page.held_bytes, page.peak_bytes) if page.inside and not takes_turns else page.held_bytes

@@ -87,6 +87,10 @@ RESULTS ?= docs/measurements
 bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about an hour; ONLY=operator, watches, binding or heartbeats, RESULTS=folder SIZE="--nodes 300 --jobs 1500"
 	$(PYTHON) -m tests.performance.bench_scale --results "$(RESULTS)" --only "$(ONLY)" $(SIZE)
 
+.PHONY: bench-sharing
+bench-sharing: programs ## Jobs that use 30 to 70 % of a GPU on real kubelets, with and without sharing in one run; about 10 minutes
+	$(PYTHON) -m tests.performance.bench_sharing --results "$(RESULTS)"
+
 BEFORE ?= docs/measurements
 AFTER ?=
 

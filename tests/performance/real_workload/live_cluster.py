@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kubernetes import client, config
 from laneway.api import names
@@ -17,16 +17,23 @@ from hack.cluster.kubectl import Kubectl
 from hack.cluster.progress import ClusterError
 from hack.cluster.teardown import bring_down
 from hack.demo.api import Api
-from hack.demo.install import DEMO_VALUES, install
+from hack.demo.install import DEMO_VALUES, Installation, install
 from hack.demo.jobs import Jobs, JobView, describe
 from hack.demo.target import bring_up_embedded
-from tests.performance.real_workload.workload import WorkloadJob
 
 NODES = 2
 VALUES = (DEMO_VALUES, Path(__file__).with_name("values.yaml"))
 ADVERTISED_PERCENT = 400
 _POLL_SECONDS = 1.0
 _GROUP, _VERSION = names.API_VERSION.split("/")
+
+
+class Submitted(Protocol):
+    """A job of a benchmark."""
+
+    def manifest(self, namespace: str) -> dict[str, Any]:
+        """Return the TrainingJob."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class LiveCluster:
     api: Api
     kubectl: Kubectl
     jobs: Jobs
+    installation: Installation
     objects: Any
     """Creates objects in this process: a kubectl for each would be late on a busy machine."""
 
@@ -44,7 +52,7 @@ class LiveCluster:
         """Where the jobs are."""
         return self.jobs.namespace
 
-    def submit(self, job: WorkloadJob) -> float:
+    def submit(self, job: Submitted) -> float:
         """Create a job; return when, in seconds since the epoch."""
         self.objects.create_namespaced_custom_object(
             _GROUP, _VERSION, self.namespace, "trainingjobs", job.manifest(self.namespace)
@@ -83,12 +91,15 @@ class LiveCluster:
 
 
 @contextmanager
-def live_cluster(name: str, values: Sequence[Path] = VALUES) -> Iterator[LiveCluster]:
+def live_cluster(
+    name: str, values: Sequence[Path] = VALUES, advertised_percent: int = ADVERTISED_PERCENT
+) -> Iterator[LiveCluster]:
     """Bring a cluster up, and always remove it at the end.
 
     Args:
         name: the cluster's.
-        values: files of the chart's values, each over the one before; with `sharing: off`.
+        values: files of the chart's values, each over the one before.
+        advertised_percent: what each node then offers of its GPUs.
 
     Raises:
         ClusterError: it does not come up; says why.
@@ -97,13 +108,14 @@ def live_cluster(name: str, values: Sequence[Path] = VALUES) -> Iterator[LiveClu
         target = bring_up_embedded(name, NODES)
         first, *others = values
         over = [option for file in others for option in ("--values", file)]
-        install(target, *over, advertised_percent=ADVERTISED_PERCENT, values=first)
+        installation = install(target, *over, advertised_percent=advertised_percent, values=first)
         api = Api(target.kubeconfig)
         jobs = Jobs(api, target.kubectl, "real-workload")
         jobs.make_namespace()
         chosen = client.Configuration()
         config.load_kube_config(config_file=str(target.kubeconfig), client_configuration=chosen)
-        yield LiveCluster(api, target.kubectl, jobs, client.CustomObjectsApi(client.ApiClient(chosen)))
+        objects = client.CustomObjectsApi(client.ApiClient(chosen))
+        yield LiveCluster(api, target.kubectl, jobs, installation, objects)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave half a cluster

@@ -19,7 +19,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsOf, kind_of
 from laneway.scheduling.model.slowdown import keep_their_speed
-from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
+from laneway.scheduling.model.snapshot import GPU, Job, Profile, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
 
@@ -82,11 +82,14 @@ class Lanes:
     def may_join(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> bool:
         """Whether the job gains enough beside others, and all may keep the speed that their bounds allow.
 
-        A job that could not leave again joins only where the second is predicted; any other one may try.
+        A job is profiled alone first: until its iterations were measured, it joins nobody and is joined by nobody. One that could not
+        leave again joins only where all are predicted to keep their speed; any other one may try.
         """
         if not others:
             return True
-        if not self.is_worth_it(change_by(job, others, speeds.predict)):
+        if not all(_is_measured(each.profile) for each in (job, *others)) or not self.is_worth_it(
+            change_by(job, others, speeds.predict)
+        ):
             return False
         jobs = [*others, job]
         return keep_their_speed(jobs, speeds.hoped(jobs) if job.preemptible else speeds.predict(jobs))
@@ -94,6 +97,10 @@ class Lanes:
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
         return change_by(job, others, speeds_of).gained
+
+
+def _is_measured(profile: Profile | None) -> bool:
+    return profile is not None and profile.stages is not None and profile.iteration_seconds > 0
 
 
 def _enough(job: Job) -> float:

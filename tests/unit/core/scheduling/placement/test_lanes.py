@@ -144,11 +144,21 @@ def test_gangs_share_a_gpu_only_in_lanes_of_their_own() -> None:
     assert list(found.starts) == ["single"]
 
 
-def test_an_unknown_job_counts_as_computing_all_the_time() -> None:
-    reads = does(READS, a_job("reads")).runs_on("n/0")
-    computes = does(COMPUTES, a_job("computes")).runs_on("n/1")
-    found = placed(Lanes(), [shared("n", 2)], reads, computes, does(None, a_job("new")))
-    assert gpus_of(found, "new") == ["n/0"]
+@pytest.mark.parametrize("there", [None, READS], ids=["unknown there", "known there"])
+@pytest.mark.parametrize("comes", [None, READS], ids=["unknown comes", "known comes"])
+def test_a_job_is_alone_until_its_iterations_were_measured(
+    there: StageSeconds | None, comes: StageSeconds | None
+) -> None:
+    known = there is not None and comes is not None
+    old, new = does(there, a_job("old")).runs_on("n/0"), does(comes, a_job("new"))
+    assert bool(placed(Lanes(), [shared("n", 1)], old, new).starts) is known
+    assert gpus_of(placed(Lanes(), [shared("n", 2)], old, new), "new") == ["n/1"]
+
+
+def test_a_small_share_without_a_profile_joins_nobody_beyond_the_gpus_time() -> None:
+    """Its quota would fit beside the other's memory."""
+    old, new = does(READS, a_job("old")).runs_on("n/0"), a_job("new").share(10)
+    assert not placed(Lanes(), [shared("n", 1)], old, new).starts
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,25 @@ def test_offloaded_memory_is_free_for_others_and_restored_when_it_fits() -> None
     assert bench.turns.memory.table.promised_bytes == 300 * MIB
 
 
+def test_the_time_of_moves_is_measured_from_the_command_to_the_answer() -> None:
+    bench = GPUBench(memory_mib=4096)
+    costs = bench.turns.orders.move_costs
+    process = able(bench, "a", 512, 50)
+    order(bench, process.lease, OFFLOAD)
+    process.answer_paused()
+    assert costs.milliseconds_per_gib is None
+    bench.clock.advance(0.25)
+    process.answer_offloaded()
+    assert costs.milliseconds_per_gib == 1000, "the way back is taken to last as long"
+    order(bench, process.lease, None)
+    bench.clock.advance(0.5)
+    process.answer_restored()
+    assert costs.milliseconds_per_gib == 1500
+
+    process.answer_restored()  # by itself: nobody knows when it began
+    assert costs.milliseconds_per_gib == 1500
+
+
 def test_memory_is_restored_only_if_covered_beside_running_turns() -> None:
     bench = GPUBench(memory_mib=400)
     process = able(bench, "a", 150, 50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cluster_state import ClusterState
@@ -47,6 +49,14 @@ def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
 def test_where_no_new_worker_goes(node: object, gpu_node: object, silent: list[str], want: str) -> None:
     (seen,) = snapshot_of(a_view(gpu_nodes=[gpu_node], nodes=[node], silent=silent)).nodes  # type: ignore[list-item]
     assert (seen.schedulable, seen.reason) == (not want, want)
+
+
+def test_what_a_node_measured_of_moves_reaches_the_planner() -> None:
+    gpu_node = a_gpu_node("n1", 2)
+    first, second = gpu_node.gpus
+    moved = replace(gpu_node, gpus=(first.model_copy(update={"move_milliseconds_per_gib": 1500}), second))
+    (node,) = snapshot_of(a_view(gpu_nodes=[moved])).nodes
+    assert [gpu.moved_seconds_per_gib for gpu in node.gpus] == [1.5, None]
 
 
 def started_of(job: JobBuilder, since: float = NOW - 50) -> float | None:

@@ -169,6 +169,12 @@ class GPUStatus(Status):
     enforcement_reason: str = Field(
         default="", description="Why the level is weaker than the configured one; empty if it is not."
     )
+    move_milliseconds_per_gib: int | None = Field(
+        default=None,
+        description="Time to offload a GiB of a container's persistent memory and to restore it: the medians of the last moves. "
+        "Absent until something was moved.",
+        ge=1,
+    )
     lanes: tuple[LaneStatus, ...] = Field(
         default=(),
         description="Lanes of the GPU.",
@@ -179,6 +185,11 @@ class GPUStatus(Status):
         description="Containers that hold a share of the GPU.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]},
     )
+
+
+def moved_seconds_per_gib(gpu: GPUStatus) -> float | None:
+    """Return the time to move a GiB to the host and back; None until it was measured."""
+    return None if gpu.move_milliseconds_per_gib is None else gpu.move_milliseconds_per_gib / 1000
 
 
 MAX_ORDERS = 1024

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from laneway.api.gpu_node import GPUNodeStatus
+from laneway.api.gpu_node import GPUNodeStatus, moved_seconds_per_gib
 from laneway.scheduling import GPU, HostResources, Node
 from laneway.scheduling.model.host_resources import CPU, MEMORY
 from laneway.simulator.cluster import make_gpus, make_nodes
@@ -87,6 +87,7 @@ def nodes_of_records(items: list[Any], where: str) -> tuple[Node, ...]:
                 gpu.allocatable_percent,
                 numa_node=gpu.numa_node,
                 nvlink_peers=frozenset(gpu.nvlink_peers),
+                moved_seconds_per_gib=moved_seconds_per_gib(gpu),
             )
             for gpu in status.gpus
         )

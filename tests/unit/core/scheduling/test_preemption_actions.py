@@ -188,6 +188,30 @@ def test_the_cheapest_depth_is_taken_that_is_enough() -> None:
         assert found.cost_seconds == pytest.approx(cost_seconds)
 
 
+@pytest.mark.parametrize(
+    ("measured", "action", "cost_seconds"),
+    [
+        ((None, None), PreemptionAction.OFFLOAD, 5.2),
+        ((1.0, None), PreemptionAction.OFFLOAD, 25.2),
+        ((0.1, 1.0), PreemptionAction.OFFLOAD, 25.2),
+        ((3.0, 0.1), PreemptionAction.EVICT, 50.0),
+    ],
+    ids=["nothing", "one of two GPUs", "the slower of two", "slower than an eviction"],
+)
+def test_what_nodes_measured_of_moves_decides(
+    measured: tuple[float | None, float | None], action: PreemptionAction, cost_seconds: float
+) -> None:
+    node = with_pausing(2)
+    gpus = tuple(
+        replace(gpu, moved_seconds_per_gib=each) for gpu, each in zip(node.gpus, measured, strict=True)
+    )
+    victim = old("old", "n/0", "n/1").needs(2).profiled(25 * GIB, 5 * GIB).runs_on("n/0", "n/1")
+    new = a_job("new").needs(2).profiled(20 * GIB, 10 * GIB).created(10)
+    found = planned([replace(node, gpus=gpus)], victim, new).preemptions["old"]
+    assert found.action is action
+    assert found.cost_seconds == pytest.approx(cost_seconds)
+
+
 def test_of_several_victims_each_goes_no_further_than_it_takes() -> None:
     small = old("small", "n/0").profiled(2 * GIB, GIB)
     large = old("large", "n/1").profiled(30 * GIB, GIB)

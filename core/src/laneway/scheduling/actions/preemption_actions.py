@@ -49,7 +49,8 @@ def cost_seconds(victim: Job, action: PreemptionAction, state: SchedulerState) -
     """Return what an action costs on each of the victim's GPUs, in seconds."""
     gpus, shares = state.allocations.gpus, state.allocations.of_job[victim.key].shares
     held_bytes = max((kept_bytes(victim, gpus[number], percent) for number, percent in shares), default=0)
-    return state.policies.preemption.cost_seconds(victim, action, held_bytes)
+    measured = [each for number, _ in shares if (each := gpus[number].moved_seconds_per_gib) is not None]
+    return state.policies.preemption.cost_seconds(victim, action, held_bytes, max(measured, default=None))
 
 
 def _options(victim: Job, state: SchedulerState, may_evict: bool) -> tuple[PreemptionAction, ...]:

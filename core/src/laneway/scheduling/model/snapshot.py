@@ -408,6 +408,8 @@ class GPU:
     nvlink_peers: frozenset[str] = frozenset()
     foreign: tuple[ForeignTenant, ...] = ()
     lane_rules: LaneRules = field(default_factory=LaneRules)
+    moved_seconds_per_gib: float | None = None
+    """The time to move a GiB of a worker's persistent memory to the host and back, as its node measured it; None: not yet."""
 
     @property
     def foreign_percent(self) -> int:

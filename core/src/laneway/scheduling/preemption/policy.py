@@ -38,12 +38,19 @@ class PreemptionPolicy(Protocol):
         """
         ...
 
-    def cost_seconds(self, job: Job, action: PreemptionAction, held_bytes: int) -> float:
+    def cost_seconds(
+        self,
+        job: Job,
+        action: PreemptionAction,
+        held_bytes: int,
+        moved_seconds_per_gib: float | None = None,
+    ) -> float:
         """Return what an action costs on each of the job's GPUs. The cheapest sufficient action is taken.
 
         Args:
             job: it runs, or is paused or offloaded; then only the difference counts.
             action: no shallower than it is now.
             held_bytes: the most that one of its workers keeps on a GPU between two iterations.
+            moved_seconds_per_gib: the time to move a GiB to the host and back that the slowest of its GPUs showed; None: not measured.
         """
         ...

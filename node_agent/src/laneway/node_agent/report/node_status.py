@@ -113,6 +113,7 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         simulated=gpu.simulated,
         enforcement=gpu.enforcement,
         enforcement_reason=gpu.enforcement_reason,
+        move_milliseconds_per_gib=snapshot.move_milliseconds_per_gib,
         lanes=tuple(
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
             for lane in snapshot.lanes

@@ -87,6 +87,8 @@ class GPUSnapshot:
     waits: tuple[tuple[int, ...], float]
     revoked: Mapping[str, int]
     strays: StrayReport
+    move_milliseconds_per_gib: int | None
+    """The time to move a GiB of persistent memory to the host and back; None until it was measured."""
 
 
 def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
@@ -108,6 +110,7 @@ def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
         waits=(tuple(log.waits.counts), log.waits.sum_seconds),
         revoked=dict(log.revoked),
         strays=turns.strays,
+        move_milliseconds_per_gib=turns.orders.move_costs.milliseconds_per_gib,
     )
 
 

@@ -27,6 +27,7 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.move_costs import MoveCosts
 from laneway.node_agent.turns.order_state import OrderCommand
 from laneway.node_agent.turns.session import Session
 from laneway.node_agent.turns.turn_scheduler import TurnScheduler
@@ -49,6 +50,7 @@ class OrderExecutor:
         self._scheduler = scheduler
         self._clock = clock
         self._recorder = recorder
+        self.move_costs = MoveCosts()
 
     def set_order(self, lease: Lease, order: PodOrder | None) -> None:
         """Set the order that applies to a container now; None: it may run."""
@@ -131,6 +133,9 @@ class OrderExecutor:
     def offloaded(self, lease: Lease, session: Session, freed_bytes: int) -> None:
         """Record that a process has moved its memory to the host."""
         order_state = session.order_state
+        if order_state.unanswered == "offload":
+            moved_bytes = min(freed_bytes, lease.quota_bytes)
+            self.move_costs.note_out(moved_bytes, self._clock.monotonic() - order_state.sent_seconds)
         order_state.offloaded, order_state.offloaded_bytes, order_state.refusal = True, freed_bytes, ""
         lease.blocked = True
         self._advance(lease)
@@ -139,6 +144,9 @@ class OrderExecutor:
         """Record that a process has its memory back, on request or on its own (because it is about to end,
         for example)."""
         order_state = session.order_state
+        if order_state.unanswered == "restore":
+            moved_bytes = min(order_state.offloaded_bytes, lease.quota_bytes)
+            self.move_costs.note_back(moved_bytes, self._clock.monotonic() - order_state.sent_seconds)
         order_state.offloaded = order_state.offload_requested = order_state.restore_requested = False
         order_state.offloaded_bytes, order_state.refusal = 0, ""
         self._admit(lease)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from laneway.api.enforcement import Enforcement
-from laneway.api.gpu_node import GPUStatus
+from laneway.api.gpu_node import GPUStatus, moved_seconds_per_gib
 from laneway.lanes import LaneRules
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState
@@ -141,4 +141,5 @@ def _gpu(
         nvlink_peers=frozenset(gpu.nvlink_peers),
         foreign=tuple(sorted(foreign, key=lambda tenant: tenant.key)),
         lane_rules=rules,
+        moved_seconds_per_gib=moved_seconds_per_gib(gpu),
     )

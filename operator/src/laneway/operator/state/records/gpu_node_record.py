@@ -141,6 +141,7 @@ def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
         gpu.enforcement,
         gpu.numa_node,
         gpu.nvlink_peers,
+        gpu.move_milliseconds_per_gib,
     )
 
 

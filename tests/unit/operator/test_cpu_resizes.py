@@ -168,6 +168,12 @@ def test_a_job_that_starts_gets_its_cpus_back_from_one_that_has_more() -> None:
     assert [worker.node for worker in start.creates] == ["n1"]
 
 
+def test_no_more_is_taken_back_than_the_one_that_starts_needs() -> None:
+    cluster = Cluster()
+    rich, new = runs(asking("rich", 1)), asking("new", 3).placed("n1", percent=50, at=NOW).record
+    assert resized(cluster.run([rich, new], [pod_of(rich, 7, 7)])) == {"rich-0": 1600}, "a third of five"
+
+
 def test_where_nobody_gives_cpus_back_workers_are_created_and_kube_scheduler_says_why_they_wait() -> None:
     cluster = Cluster()
     new = asking("new", 6).placed("n1", percent=50, at=NOW).record
@@ -346,3 +352,21 @@ def test_a_job_that_starts_ends_the_trial_of_another() -> None:
     new = asking("new", 5).visited().record
     result = cluster.run([job, busy, new], [pod_of(job, 8, 8), pod_of(busy)])
     assert resized(result)["a-0"] <= 3000
+
+
+def test_what_was_lent_is_given_back_to_a_pod_that_is_no_worker_and_waits_for_it() -> None:
+    cluster, job = Cluster(), runs(asking("a", 1))
+    waits = WriteHistory({}, {}, cpus_waited_for=(6500,))
+    assert resized(cluster.run([job], [pod_of(job, 4, 4)], waits)) == {"a-0": 1000}
+    assert cluster.cycle.lends_cpus
+    assert resized(cluster.run([job], [pod_of(job)], waits)) == {}, "it is not scheduled yet"
+    assert cluster.cycle.lends_cpus
+    assert resized(cluster.run([job], [pod_of(job)])) == {"a-0": 2000}
+
+
+@pytest.mark.parametrize(("waits", "grows"), [(6000, True), (6001, False), (7001, True)])
+def test_a_pod_that_waits_elsewhere_keeps_only_its_own_cpus_free(waits: int, grows: bool) -> None:
+    """Its node selector may not let it here; and what fits nowhere takes nothing."""
+    job = runs(asking("a", 1))
+    history = WriteHistory({}, {}, cpus_waited_for=(waits,))
+    assert bool(resized(Cluster().run([job], [pod_of(job)], history))) == grows

@@ -41,6 +41,7 @@ from laneway.operator.state.resources import TRAINING_JOBS, Resource
 from laneway.operator.upkeep import Upkeep
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
+from laneway.operator.watch.waiting_pods import WaitingPods
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Engine:
         )
         self._garbage_collector = GarbageCollector(api, self._executor, config.timeouts.orphan_seconds)
         self._trials = TemplateTrials(writer, config.timeouts.refusal_backoff_seconds)
+        self._waiting_pods = WaitingPods(api, wall)
         self._upkeep = Upkeep(self.wake, self._executor.fence_off)
         self._collections = FullCollections(time.monotonic)
         self._cycles = 0
@@ -176,6 +178,7 @@ class Engine:
             executor.history(),
             template_refusals=self._trials.refusals,
             watched_since_seconds=self._watched_since_seconds,
+            cpus_waited_for=self._waiting_pods.cpus_millis,
         )
         with paused_collector():
             result = self._cycle.run(state, history, now_seconds, executor.in_flight)
@@ -215,6 +218,8 @@ class Engine:
             self._upkeep.begin("workers", partial(self._collect_workers, state, now_seconds))
         ask = partial(self._trials.ask, state, result.waiting, self._cycle.refused, now_seconds)
         self._upkeep.begin("templates", ask)
+        if self._cycle.lends_cpus and self._waiting_pods.is_due():
+            self._upkeep.begin("waiting pods", self._waiting_pods.look)
 
     async def _collect_workers(self, state: ClusterState, now_seconds: float) -> bool:
         knows_all_jobs = await self._garbage_collector.collect_workers(state, now_seconds)
@@ -266,6 +271,7 @@ class Engine:
         self._cycle.forget()
         self._forget_changes()  # else they become more and more while another leads
         self._trials.forget()
+        self._waiting_pods.forget()
         self._listed_seconds = self._asked_seconds = None
         self._watched_since_seconds = math.inf
         self._metrics.silent_nodes.set(0)

@@ -115,6 +115,9 @@ RESIZES_UNAVAILABLE_SECONDS = 3600.0
 """An API server that cannot resize pods, or does not let the operator, is asked again after this: somebody has to upgrade it, or to give
 the right."""
 
+WAITING_PODS_SECONDS = 10.0
+"""While CPUs are lent, pods that wait for CPUs and are no workers are looked for this often: a list of few objects."""
+
 PROBE_SECONDS = 30.0
 PROBE_ITERATIONS = 16
 """A job's speed with some CPUs is measured over this time and number of iterations at least: a job is tried with three numbers of CPUs in

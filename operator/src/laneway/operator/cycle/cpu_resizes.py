@@ -56,8 +56,16 @@ class _Change:
 
     pod: WorkerPod
     cpus: TrainerCPUs
+    requested_millis: int
+    """By the job's template."""
+
     wanted_millis: int
     event: JobEvent | None = None
+
+    @property
+    def lent_millis(self) -> int:
+        """What it has beyond what it requests."""
+        return max(0, self.cpus.held_millis - self.requested_millis)
 
     @property
     def gives_millis(self) -> int:
@@ -82,7 +90,10 @@ class _Nodes:
     """CPUs by node that workers are giving back."""
 
     short: set[str] = field(default_factory=set)
-    """Nodes that lack CPUs for workers that start there."""
+    """Nodes that lack CPUs for workers that start there, or for other pods."""
+
+    kept: dict[str, int] = field(default_factory=dict)
+    """CPUs by node that stay free for pods that are no workers, and wait for them."""
 
     def free_on(self, node: str) -> float:
         """Return what nobody holds of a node's CPUs."""
@@ -103,6 +114,9 @@ class CPUResizes:
     def __init__(self) -> None:
         self.held_back: frozenset[str] = frozenset()
         """Uids of jobs that start, and whose pods are not created yet: their nodes' CPUs are being given back."""
+
+        self.lends = False
+        """Whether workers have more CPUs than they request, or other pods wait for them."""
 
         self._allotments: Allotments = {}
         self._divided_seconds = -math.inf
@@ -165,9 +179,12 @@ class CPUResizes:
                 node = change.pod.node
                 this.coming[node] = this.coming.get(node, 0) + change.gives_millis
         self._hold_back(this, jobs, decision)
+        lent = _lent(changes for _, changes in gangs)
+        self.lends = bool(lent or history.cpus_waited_for)
+        _keep_for_others(this, lent, history.cpus_waited_for)
         writes: list[ResizeWrite] = []
         for job, allotted in gangs:
-            changes = self._tried(this, job, allotted, sync, now_seconds)
+            changes = _given_back(this, self._tried(this, job, allotted, sync, now_seconds))
             due = [each for each in changes if each.wanted_millis != each.cpus.request_millis]
             shrinks = [each for each in due if each.wanted_millis < each.cpus.request_millis]
             grows = [each for each in due if each.wanted_millis > each.cpus.request_millis]
@@ -219,7 +236,7 @@ class CPUResizes:
         if pod.uid in self._bounds:
             low, high = self._bounds[pod.uid]
             wanted = int(max(low, min(wanted, high)))
-        return _Change(pod, cpus, wanted, event)
+        return _Change(pod, cpus, asks.request_millis, wanted, event)
 
     def _tried(
         self,
@@ -259,6 +276,38 @@ class CPUResizes:
         self.held_back = frozenset(held_back)
 
 
+def _lent(gangs: Iterable[list[_Change]]) -> dict[str, int]:
+    """Return, by node, the CPUs that workers have beyond what they request; no node without any."""
+    found: dict[str, int] = {}
+    for changes in gangs:
+        for each in changes:
+            if each.lent_millis:
+                found[each.pod.node] = found.get(each.pod.node, 0) + each.lent_millis
+    return found
+
+
+def _keep_for_others(this: _Nodes, lent: Mapping[str, int], waited_for: Collection[int]) -> None:
+    """Note how many CPUs of each node stay free for the largest waiting pod that finds room there without what is lent."""
+    if not waited_for:
+        return
+    for node in this.state.pods_on:
+        there = this.free_on(node) + lent.get(node, 0)
+        if fitting := [millis for millis in waited_for if millis <= there]:
+            this.kept[node] = max(fitting)
+            if this.free_on(node) < this.kept[node]:
+                this.short.add(node)
+
+
+def _given_back(this: _Nodes, changes: list[_Change]) -> list[_Change]:
+    """Return what trainers are to have where other pods wait for what was lent to them."""
+    return [
+        replace(each, wanted_millis=min(each.wanted_millis, each.requested_millis))
+        if each.pod.node in this.kept and this.free_on(each.pod.node) < this.kept[each.pod.node]
+        else each
+        for each in changes
+    ]
+
+
 def _starting(
     jobs: JobCache, state: ClusterState, decision: Decision
 ) -> Iterator[tuple[ReconciledJob, list[WorkerPlacement]]]:
@@ -294,7 +343,7 @@ def _grow(this: _Nodes, changes: Iterable[_Change]) -> bool:
         if each.needs_millis and (gpu_node is None or gpu_node.other_pods is None):
             return False  # it is not known what the other pods there request
         needs[each.pod.node] = needs.get(each.pod.node, 0) + each.needs_millis
-    if any(this.free_on(node) < millis for node, millis in needs.items() if millis):
+    if any(this.free_on(node) < millis + this.kept.get(node, 0) for node, millis in needs.items() if millis):
         return False
     for node, millis in needs.items():
         this.take(node, millis)

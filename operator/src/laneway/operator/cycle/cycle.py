@@ -201,6 +201,11 @@ class Cycle:
         """Uids of jobs that back off because the API server refused their pods."""
         return self._jobs.refused
 
+    @property
+    def lends_cpus(self) -> bool:
+        """Whether workers have more CPUs than they request, or other pods wait for them."""
+        return self._resizes is not None and self._resizes.lends
+
     def unused_profiles(self, cluster: ClusterState, now_seconds: float) -> tuple[ProfileRecord, ...]:
         """Return the TrainingProfiles to be deleted, of all namespaces."""
         return self._sync.templates.surplus(cluster.profiles, cluster.profiles, now_seconds)

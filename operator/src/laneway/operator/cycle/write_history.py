@@ -36,5 +36,8 @@ class WriteHistory:
     resizes_unavailable: str = ""
     """Why the API server changes no pod's CPUs, as a sentence; empty where it does."""
 
+    cpus_waited_for: Collection[int] = ()
+    """CPUs that pods request which are no workers, and for which kube-scheduler finds none; in thousandths."""
+
     unread: Collection[str] = ()
     """Uids of the jobs in flight of which a write has failed, and which are read again until that is known."""

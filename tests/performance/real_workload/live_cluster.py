@@ -86,7 +86,7 @@ class LiveCluster:
 
     def records(self) -> dict[str, Any]:
         """Return what the cluster recorded, as `laneway replay --records` reads it."""
-        kinds = "trainingjobs,gpunodes,priorityclasses,events.events.k8s.io"
+        kinds = "trainingjobs,gpunodes,nodes,priorityclasses,events.events.k8s.io"
         return self.kubectl.get(kinds, "--all-namespaces")
 
 

@@ -70,6 +70,8 @@ def test_quotas_of_namespaces_are_chosen_as_admission() -> None:
         ("timeouts: {gangTimeoutSeconds: soon}", ["timeouts.gangTimeoutSeconds", "'soon'"]),
         ("timeouts: {gangTimeout: 5}", ["timeouts.gangTimeout"]),
         ("lease: {durationSeconds: 5, renewDeadlineSeconds: 10}", ["lease", "rising order"]),
+        ("scheduling: {topology: {levels: [rack/]}}", ["scheduling.topology.levels.0", "'rack/'"]),
+        ("scheduling: {topology: {levels: [rack, rack]}}", ["scheduling.topology", "lists rack twice"]),
         ("metricsPort: 70000", ["metricsPort", "65535"]),
         ("a: [", ["not YAML"]),
     ],

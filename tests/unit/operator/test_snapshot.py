@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.scheduling import JobState, PreemptionAction
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     GIB,
@@ -23,6 +25,8 @@ from tests.unit.operator.builders import (
     a_view,
     snapshot_of,
 )
+
+ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 
 
 def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
@@ -213,3 +217,33 @@ def test_a_gpu_is_seen_with_what_it_is_held_by() -> None:
     view = a_view(gpu_nodes=[GPUNodeRecord("n1", tuple(held), True, "", ()), a_gpu_node("n2", gpus=1)])
     seen = {gpu.uuid: gpu.enforcement for node in snapshot_of(view).nodes for gpu in node.gpus}
     assert seen == {"n1/0": "MPS", "n2/0": "Cooperative"}
+
+
+@pytest.mark.parametrize(
+    ("levels", "labels", "want"),
+    [
+        (None, {ZONE: "z1", RACK: "r7", "other": "x"}, ((ZONE, "z1"), (RACK, "r7"))),
+        (None, {RACK: "r7"}, ((ZONE, ""), (RACK, "r7"))),
+        (None, {"other": "x"}, ()),
+        (["example.com/switch"], {"example.com/switch": "s", ZONE: "z1"}, (("example.com/switch", "s"),)),
+        ([], {ZONE: "z1"}, ()),
+    ],
+)
+def test_labels_tell_a_nodes_rack_and_zone(
+    levels: list[str] | None, labels: dict[str, str], want: object
+) -> None:
+    config = OperatorConfig.model_validate(
+        {} if levels is None else {"scheduling": {"topology": {"levels": levels}}}
+    )
+    state = a_view(gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", labels=labels)])
+    node = scheduler_node(
+        state.gpu_nodes["n1"],
+        state,
+        {},
+        config.lane_rules(),
+        config.active_percent,
+        config.scheduling.topology.levels,
+        first_reporters(state.gpu_nodes.values()),
+        {},
+    )
+    assert node.domains == want

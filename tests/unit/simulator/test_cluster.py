@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from laneway.lanes import LaneRules
-from laneway.scheduling import HostResources
+from laneway.scheduling import HostResources, Node
 from laneway.simulator import InputError, Sharing, make_nodes, read_nodes
+
+
+def rack_of(node: Node) -> str:
+    return dict(node.domains).get("topology.kubernetes.io/rack", "")
 
 
 def test_nodes_are_described_in_short() -> None:
     nodes = make_nodes("2x4, 1x8:H200:141")
-    assert [(node.name, len(node.gpus), node.rack) for node in nodes] == [
-        ("n0000", 4, ""),
-        ("n0001", 4, ""),
-        ("n0002", 8, ""),
+    assert [(node.name, len(node.gpus), node.domains) for node in nodes] == [
+        ("n0000", 4, ()),
+        ("n0001", 4, ()),
+        ("n0002", 8, ()),
     ]
     assert nodes[2].gpus[0].model == "H200"
     assert nodes[2].gpus[0].memory_bytes == 141 * 2**30
@@ -24,7 +29,12 @@ def test_nodes_are_described_in_short() -> None:
 
 def test_nodes_stand_in_racks_that_no_two_parts_share() -> None:
     nodes = make_nodes("3x8:A100:80/rack=2,2x4/rack=2,1x1")
-    assert [node.rack for node in nodes] == ["r000", "r000", "r001", "r002", "r002", ""]
+    assert [rack_of(node) for node in nodes] == ["r000", "r000", "r001", "r002", "r002", ""]
+    assert make_nodes("2x8/rack=1", levels=("block", "switch"))[1].domains == (
+        ("block", ""),
+        ("switch", "r001"),
+    )
+    assert make_nodes("2x8/rack=1", levels=())[1].domains == ()
     assert nodes[0].gpus[0].model == "A100"
 
 
@@ -67,11 +77,32 @@ def test_alibabas_list_of_nodes(tmp_path: Path) -> None:
     assert len(nodes[1].gpus) == 8
 
 
+def test_a_clusters_nodes_stand_where_their_labels_say(tmp_path: Path) -> None:
+    """The JSON of ``kubectl get gpunodes,nodes``."""
+    gpu = {"uuid": "g", "index": 0, "model": "A100", "memoryBytes": 80, "allocatableBytes": 70}
+    gpu |= {"allocatablePercent": 100, "healthy": True}
+    labels = {"topology.kubernetes.io/zone": "z1", "example.com/switch": "s7"}
+    items = [
+        {"kind": "Node", "metadata": {"name": "n", "labels": labels}},
+        {"kind": "Node", "metadata": {"name": "without-gpus"}},
+        {"kind": "GPUNode", "metadata": {"name": "n"}, "status": {"gpus": [gpu]}},
+    ]
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({"items": items}))
+    (node,) = read_nodes(str(path))
+    assert node.domains == (("topology.kubernetes.io/zone", "z1"), ("topology.kubernetes.io/rack", ""))
+    (node,) = read_nodes(str(path), levels=("example.com/switch",))
+    assert node.domains == (("example.com/switch", "s7"),)
+    path.write_text(json.dumps({"items": [*items, {"kind": "Node"}]}))
+    with pytest.raises(InputError, match="Node number 2 has no readable metadata"):
+        read_nodes(str(path))
+
+
 def test_tiresias_description_of_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,2,4,64,256\n")
     nodes = read_nodes(str(path))
-    assert [(node.name, node.rack, len(node.gpus)) for node in nodes] == [
+    assert [(node.name, rack_of(node), len(node.gpus)) for node in nodes] == [
         ("n0000", "r000", 4),
         ("n0001", "r000", 4),
         ("n0002", "r001", 4),

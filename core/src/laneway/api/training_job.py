@@ -172,7 +172,8 @@ class TrainingJobSpec(Spec):
     )
     placement: PlacementMode = Field(
         default=PlacementMode.AUTO,
-        description="Auto: the operator's placement policy decides. Consolidate: as few nodes as possible. "
+        description="Auto: the operator's placement policy decides. Consolidate: as few nodes as possible, of one rack or "
+        "zone if one is large enough; the job waits for these. "
         "Spread: one node for each worker where possible.",
         validate_default=True,
     )

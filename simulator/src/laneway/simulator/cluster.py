@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from laneway.api import quota
 from laneway.scheduling import GPU, Node
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS, Domain, domains_of
 
 DEFAULT_MODEL = "GPU"
 DEFAULT_MEMORY_BYTES = 80 * 2**30
@@ -13,10 +15,14 @@ RESERVE_BYTES = 300 * 2**20
 """Kept free on each GPU: the default of a node's configuration."""
 
 
-def make_nodes(text: str) -> tuple[Node, ...]:
+def make_nodes(text: str, levels: Sequence[str] = DEFAULT_LEVELS) -> tuple[Node, ...]:
     """Return the nodes that a text such as ``8x8`` or ``4x8:A100:80,2x4:T4:16`` describes.
 
     Each part is ``<nodes>x<GPUs per node>[:<model>][:<memory in GiB>][/rack=<nodes per rack>]``.
+
+    Args:
+        text: describes the nodes.
+        levels: labels of nodes, from the widest to the narrowest; the last one names the rack.
 
     Raises:
         ValueError: the text is not of that form.
@@ -34,12 +40,17 @@ def make_nodes(text: str) -> tuple[Node, ...]:
         count, nodes_per_rack = int(match[1]), int(match[5] or 0)
         memory_bytes = int(match[4]) * 2**30 if match[4] else DEFAULT_MEMORY_BYTES
         for index in range(count):
-            rack = f"r{racks + index // nodes_per_rack:03d}" if nodes_per_rack else ""
             name = f"n{len(nodes):04d}"
             gpus = make_gpus(name, int(match[2]), match[3] or DEFAULT_MODEL, memory_bytes)
-            nodes.append(Node(name, gpus, rack=rack))
+            domains = in_rack(racks + index // nodes_per_rack, levels) if nodes_per_rack else ()
+            nodes.append(Node(name, gpus, domains=domains))
         racks += -(-count // nodes_per_rack) if nodes_per_rack else 0
     return tuple(nodes)
+
+
+def in_rack(number: int, levels: Sequence[str]) -> tuple[Domain, ...]:
+    """Return the domains of a node in a rack of this number, whose label is the last level."""
+    return domains_of({levels[-1]: f"r{number:03d}"}, levels) if levels else ()
 
 
 def make_gpus(

@@ -1,6 +1,6 @@
 """The nodes of a simulated cluster, from a file. Three formats are recognized:
 
-- the JSON of ``kubectl get gpunodes -o json``: what each node reports of its GPUs;
+- the JSON of ``kubectl get gpunodes,nodes -o json``: what each node reports of its GPUs, and its labels; ``nodes`` may be left out;
 - Alibaba's "openb" node lists, ``sn,cpu_milli,memory_mib,gpu,model``: one node per line; ``openb_node_list_*.csv`` of its GPU trace
   2023 (https://github.com/alibaba/clusterdata). Nodes without GPUs are skipped;
 - Tiresias' and Muri's clusters, ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``: one line; the nodes of a
@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from laneway.api.gpu_node import GPUNodeStatus, moved_seconds_per_gib
 from laneway.scheduling import GPU, HostResources, Node
 from laneway.scheduling.model.host_resources import CPU, MEMORY
-from laneway.simulator.cluster import make_gpus, make_nodes
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS, Domain, domains_of
+from laneway.simulator.cluster import in_rack, make_gpus, make_nodes
 from laneway.simulator.input_file import InputError, read_json
 from laneway.simulator.traces.fields import name, whole
 from laneway.simulator.traces.rows import Row, headed_rows
@@ -45,8 +46,12 @@ the models G1 to G3; their sizes there are stand-ins."""
 _FILE_ENDINGS = (".csv", ".json")
 
 
-def read_nodes(text: str) -> tuple[Node, ...]:
+def read_nodes(text: str, levels: Sequence[str] = DEFAULT_LEVELS) -> tuple[Node, ...]:
     """Return the nodes of a file, or those that a text such as ``8x8`` describes.
+
+    Args:
+        text: names the file, or describes the nodes.
+        levels: labels of racks and zones, from the widest level to the narrowest.
 
     Raises:
         InputError: the file cannot be read, or something in it is wrong.
@@ -54,8 +59,8 @@ def read_nodes(text: str) -> tuple[Node, ...]:
     """
     path = Path(text.strip())
     if not path.is_file() and path.suffix not in _FILE_ENDINGS:
-        return make_nodes(text)
-    nodes = _from_json(path) if _is_json(path) else _from_csv(path)
+        return make_nodes(text, levels)
+    nodes = _from_json(path, levels) if _is_json(path) else _from_csv(path, levels)
     if len({node.name for node in nodes}) < len(nodes):
         raise InputError(f"{path} lists a node twice")
     if not nodes:
@@ -63,12 +68,21 @@ def read_nodes(text: str) -> tuple[Node, ...]:
     return nodes
 
 
-def nodes_of_records(items: list[Any], where: str) -> tuple[Node, ...]:
-    """Return the nodes with GPUs among GPUNodes, given as parsed JSON.
+def nodes_of_records(
+    items: list[Any], where: str, levels: Sequence[str], kubernetes_nodes: Sequence[Any] = ()
+) -> tuple[Node, ...]:
+    """Return the nodes with GPUs among GPUNodes.
+
+    Args:
+        items: GPUNodes as parsed JSON.
+        where: the name of the file.
+        levels: labels of racks and zones, from the widest level to the narrowest.
+        kubernetes_nodes: Nodes as parsed JSON, for their labels.
 
     Raises:
-        InputError: an item is not a GPUNode.
+        InputError: an item is not a GPUNode, or not a Node.
     """
+    domains = _domains(kubernetes_nodes, where, levels)
     nodes = []
     for number, item in enumerate(items):
         try:
@@ -92,8 +106,19 @@ def nodes_of_records(items: list[Any], where: str) -> tuple[Node, ...]:
             for gpu in status.gpus
         )
         if gpus:
-            nodes.append(Node(node, gpus))
+            nodes.append(Node(node, gpus, domains=domains.get(node, ())))
     return tuple(nodes)
+
+
+def _domains(items: Sequence[Any], where: str, levels: Sequence[str]) -> dict[str, tuple[Domain, ...]]:
+    """Return the racks and zones of Nodes by name."""
+    found = {}
+    for number, item in enumerate(items):
+        try:
+            found[str(item["metadata"]["name"])] = domains_of(item["metadata"].get("labels") or {}, levels)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{where}: Node number {number} has no readable metadata: {error}") from error
+    return found
 
 
 def _is_json(path: Path) -> bool:
@@ -106,27 +131,32 @@ def _is_json(path: Path) -> bool:
         raise InputError(f"{path} is not a text file: {error}") from error
 
 
-def _from_json(path: Path) -> tuple[Node, ...]:
+def _from_json(path: Path, levels: Sequence[str]) -> tuple[Node, ...]:
     value = read_json(path, "nodes")
     items = value.get("items", [value])
     if not isinstance(items, list):
-        raise InputError(f"{path}: items is not a list: give the JSON of kubectl get gpunodes -o json")
-    return nodes_of_records(items, str(path))
+        raise InputError(f"{path}: items is not a list: give the JSON of kubectl get gpunodes,nodes -o json")
+    gpu_nodes: list[Any] = []
+    kubernetes_nodes: list[Any] = []
+    for item in items:
+        is_node = isinstance(item, dict) and item.get("kind") == "Node"
+        (kubernetes_nodes if is_node else gpu_nodes).append(item)
+    return nodes_of_records(gpu_nodes, str(path), levels, kubernetes_nodes)
 
 
-def _from_csv(path: Path) -> tuple[Node, ...]:
+def _from_csv(path: Path, levels: Sequence[str]) -> tuple[Node, ...]:
     nodes: list[Node] = []
     for line, row in headed_rows(path):
         try:
             if row.keys() == OPENB_COLUMNS:
                 nodes += _openb_node(row)
             elif row.keys() == TIRESIAS_COLUMNS:
-                nodes += _tiresias_nodes(row, len(nodes))
+                nodes += _tiresias_nodes(row, len(nodes), levels)
             else:
                 raise ValueError(
                     f"the columns are {', '.join(row)}: write sn,cpu_milli,memory_mib,gpu,model, or "
                     "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node, or give the JSON of "
-                    "kubectl get gpunodes -o json"
+                    "kubectl get gpunodes,nodes -o json"
                 )
         except ValueError as error:
             raise InputError(f"{path}, line {line}: {error}") from error
@@ -149,12 +179,13 @@ def _openb_node(row: Row) -> list[Node]:
     ]
 
 
-def _tiresias_nodes(row: Row, before: int) -> list[Node]:
+def _tiresias_nodes(row: Row, before: int, levels: Sequence[str]) -> list[Node]:
     """Return the nodes of all switches of a line.
 
     Args:
         row: the line's fields.
         before: the number of nodes of the lines before it.
+        levels: labels of racks and zones; the last one names the rack.
     """
     gpus, nodes_per_switch = whole(row, "num_gpu_p_node"), whole(row, "num_node_p_switch")
     host = HostResources.of(
@@ -165,7 +196,7 @@ def _tiresias_nodes(row: Row, before: int) -> list[Node]:
         Node(
             node,
             make_gpus(node, gpus),
-            rack=f"r{(before + index) // nodes_per_switch:03d}",
+            domains=in_rack((before + index) // nodes_per_switch, levels),
             host=host,
         )
         for index, node in enumerate(names)

@@ -1,14 +1,14 @@
 """What a cluster recorded of its jobs.
 
-A file of records is the JSON of ``kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json``. TrainingJobs
-give each job's submission, first run, end, total running time and profile. The rest is optional: GPUNodes describe the cluster,
-PriorityClasses give the jobs' priorities, and Events show how long placed jobs took to start.
+A file of records is the JSON of ``kubectl get trainingjobs,gpunodes,nodes,priorityclasses,events.events.k8s.io -A -o json``.
+TrainingJobs give each job's submission, first run, end, total running time and profile. The rest is optional: GPUNodes describe the
+cluster, Nodes its racks and zones, PriorityClasses give the jobs' priorities, and Events show how long placed jobs took to start.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +22,7 @@ from laneway.api.training_job_status import TrainingJobStatus
 from laneway.scheduling import Node
 from laneway.scheduling.model.measured_profile import profile_of
 from laneway.scheduling.model.spec_demand import demand_of
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS
 from laneway.simulator.input_file import InputError, read_json
 from laneway.simulator.nodes_file import nodes_of_records
 from laneway.simulator.trace import TraceJob
@@ -67,8 +68,12 @@ class Records:
     """The same for later attempts."""
 
 
-def read_records(path: Path) -> Records:
+def read_records(path: Path, levels: Sequence[str] = DEFAULT_LEVELS) -> Records:
     """Return the records of a file.
+
+    Args:
+        path: the file.
+        levels: labels of racks and zones, from the widest level to the narrowest.
 
     Raises:
         InputError: the file cannot be read, or no job in it has ended.
@@ -93,7 +98,7 @@ def read_records(path: Path) -> Records:
     start_seconds, restart_seconds = _latencies(kinds.get("Event", []))
     return Records(
         _from_first(jobs),
-        nodes_of_records(kinds.get("GPUNode", []), str(path)),
+        nodes_of_records(kinds.get("GPUNode", []), str(path), levels, kinds.get("Node", [])),
         dict(skipped),
         start_seconds,
         restart_seconds,

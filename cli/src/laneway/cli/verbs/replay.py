@@ -16,6 +16,7 @@ from laneway.cli.verbs.simulation import (
     check_report_path,
     operator_config,
     run_simulation,
+    topology_levels,
     write_report,
 )
 from laneway.simulator import (
@@ -49,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="FILE",
-        help="JSON of kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json",
+        help="JSON of kubectl get trainingjobs,gpunodes,nodes,priorityclasses,events.events.k8s.io -A -o json",
     )
     parser.add_argument("--nodes", help=f"{NODES_HELP} (default: the GPUNodes of the records)")
     add_policy_arguments(parser, "order policy of the cluster's operator")
@@ -58,14 +59,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Simulate the recorded jobs and print the comparison."""
     try:
-        records = read_records(arguments.records)
+        configured = operator_config(arguments)
+        levels = topology_levels(configured)
+        records = read_records(arguments.records, levels)
         setup = make_setup(
-            arguments.policy,
-            arguments.placement,
-            [AS_RECORDED, *arguments.option],
-            operator_config(arguments),
+            arguments.policy, arguments.placement, [AS_RECORDED, *arguments.option], configured
         )
-        nodes = read_nodes(arguments.nodes) if arguments.nodes else records.nodes
+        nodes = read_nodes(arguments.nodes, levels) if arguments.nodes else records.nodes
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
     if not nodes:

@@ -16,6 +16,7 @@ from laneway.cli.verbs.simulation import (
     check_report_path,
     operator_config,
     run_simulation,
+    topology_levels,
     write_report,
 )
 from laneway.scheduling import Node
@@ -58,7 +59,7 @@ def run(arguments: Namespace) -> int:
         given = ",".join(arguments.policy or ())
         names = [name.strip() for name in given.split(",")] if given else [None]
         setups = [make_setup(name, arguments.placement, arguments.option, configured) for name in names]
-        nodes = read_nodes(arguments.nodes)
+        nodes = read_nodes(arguments.nodes, topology_levels(configured))
         trace = load_trace(arguments.trace, setups[0].reading)
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error

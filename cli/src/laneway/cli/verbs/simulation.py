@@ -14,11 +14,12 @@ from laneway.cli.progress_bar import ProgressBar
 from laneway.cli.verbs.options import add_output_option
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.config.registry import DEFAULTS, PLACEMENT
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS
 from laneway.simulator import Outcome, Simulation, html_page
 
 NODES_HELP = (
     "nodes such as 8x8, or 4x8:A100:80,2x4:T4:16 with model and memory in GiB; or a file: the JSON of kubectl get "
-    "gpunodes, or a CSV of Alibaba's nodes or of a Tiresias cluster"
+    "gpunodes,nodes, or a CSV of Alibaba's nodes or of a Tiresias cluster"
 )
 
 
@@ -73,6 +74,11 @@ def operator_config(arguments: Namespace) -> OperatorConfig | None:
         raise CommandError(f"cannot read {path}: {error.strerror}", USAGE) from error
     except (ConfigError, ValueError) as error:
         raise CommandError(str(error), USAGE) from error
+
+
+def topology_levels(configured: OperatorConfig | None) -> Sequence[str]:
+    """Return the labels of racks and zones, from the widest level to the narrowest: the configured ones, or the default."""
+    return DEFAULT_LEVELS if configured is None else configured.scheduling.topology.levels
 
 
 def check_report_path(arguments: Namespace) -> None:

@@ -15,6 +15,7 @@ from laneway.api.schema import Model
 from laneway.lanes import LaneRules
 from laneway.scheduling.config.registry import policies
 from laneway.scheduling.config.stages import Policies
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS
 from pydantic import Field, model_validator
 
 
@@ -63,6 +64,33 @@ class JoiningConfig(Model):
     )
 
 
+LabelKey = Annotated[
+    str,
+    Field(
+        max_length=317,
+        pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+    ),
+]
+
+
+class TopologyConfig(Model):
+    """Which nodes are close to one another."""
+
+    levels: tuple[LabelKey, ...] = Field(
+        default=DEFAULT_LEVELS,
+        max_length=8,
+        description="Labels of nodes, from the widest level to the narrowest: nodes with equal values are in one zone, in one rack. Placement "
+        "policies keep gangs that communicate much in few of them. Empty: all nodes count as equally close.",
+    )
+
+    @model_validator(mode="after")
+    def _levels_differ(self) -> Self:
+        twice = sorted({level for level in self.levels if self.levels.count(level) > 1})
+        if twice:
+            raise ValueError(f"levels lists {', '.join(twice)} twice: write each label once")
+        return self
+
+
 class SchedulingConfig(Model):
     """The policies of each stage: admission, order, placement, allocation, preemption."""
 
@@ -74,6 +102,7 @@ class SchedulingConfig(Model):
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
     allocation: PolicyConfig = PolicyConfig(policy="none")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
+    topology: TopologyConfig = TopologyConfig()
     joining: JoiningConfig = JoiningConfig()
     spare_cpu_percent: int = Field(
         default=10,

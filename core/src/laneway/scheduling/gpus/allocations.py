@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from laneway.lanes import MemoryUsage, Tenant, fits
 from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
+from laneway.scheduling.gpus.domains import Domains
 from laneway.scheduling.gpus.holders import Held, free_percent, mps_clients_of, sharers_of, tenants_with
 from laneway.scheduling.gpus.host_holdings import HostHoldings
 from laneway.scheduling.gpus.host_limits import NO_LIMITS, Left
@@ -54,6 +55,7 @@ class Allocations:
 
         self._on: list[dict[str, Held]] = [{} for _ in self.gpus]
         self.hosts = HostHoldings(self.nodes)
+        self.domains = Domains(self.nodes)
         self._limits = [
             (
                 gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent,
@@ -108,6 +110,8 @@ class Allocations:
         ]
         if len(nodes) != len(self.nodes) or not all(self._has_same_gpus(*each) for each in changed):
             return False
+        if any(node.domains != self.nodes[number].domains for number, node in changed):
+            self.domains = Domains(nodes)
         self.nodes = nodes
         for number, node in changed:
             self.hosts.renew(number, node)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, RefusalReason, refusal
 from laneway.scheduling.gpus.allocations import Allocations
+from laneway.scheduling.gpus.consolidation import Consolidation, closest_if_empty
+from laneway.scheduling.gpus.domains import Domains
 from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS
 from laneway.scheduling.gpus.mps_clients import MPSClient, MPSClients, demands_mps, mps_matters
@@ -49,7 +51,7 @@ class FreeCapacity:
         self._view = tracked.view
         self._avoided = avoided
         self._suitable: dict[Demand, _Suitable] = {}
-        self._fewest: dict[object, int] = {}
+        self._closest: dict[object, Consolidation] = {}
         self._asked_of: Job | None = None
         self._found: _Suitable = ((), (), 0)
 
@@ -61,6 +63,11 @@ class FreeCapacity:
         """Whether the shares on a GPU add up to at most 100 percent with a worker's share."""
         number = self._allocations.number[gpu.uuid]
         return self._index.free[number] >= _free_unshared(self._allocations.classes[number], share_percent)
+
+    @property
+    def domains(self) -> Domains:
+        """The racks, zones and other domains of the nodes."""
+        return self._allocations.domains
 
     @property
     def _index(self) -> FreeIndex:
@@ -257,13 +264,18 @@ class FreeCapacity:
                     return share_percent, sorted(clients)
         return None
 
-    def fewest_nodes(self, job: Job) -> int:
-        """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
+    def closest_if_empty(self, job: Job) -> Consolidation:
+        """Return how closely the gang could be placed on usable nodes if they were empty."""
         avoided = self.avoided(job)
         key = (job.demand, avoided)
-        if key not in self._fewest:
-            self._fewest[key] = self._count_fewest_nodes(job, avoided)
-        return self._fewest[key]
+        if key not in self._closest:
+            classes = frozenset(gpu_class for gpu_class, _ in self.choices(job))
+            self._closest[key] = closest_if_empty(self._allocations, job.demand, classes, avoided)
+        return self._closest[key]
+
+    def fewest_nodes(self, job: Job) -> int:
+        """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
+        return self.closest_if_empty(job).nodes
 
     def avoided(self, job: Job) -> frozenset[int]:
         """Return the numbers of the nodes that the job is not to be placed on now."""
@@ -291,28 +303,6 @@ class FreeCapacity:
             found = self._suitable[job.demand] = (choices, indexes, least_percent)
         self._asked_of, self._found = job, found
         return found
-
-    def _count_fewest_nodes(self, job: Job, avoided: frozenset[int]) -> int:
-        classes = {gpu_class for gpu_class, _ in self.choices(job)}
-        capacities: list[float] = []
-        for node, gpus in enumerate(self._allocations.gpus_of_node):
-            if node not in avoided:
-                counts: dict[GPUClass, int] = {}
-                for number in gpus:
-                    if number in self._allocations.usable and self._allocations.classes[number] in classes:
-                        counts[self._allocations.classes[number]] = (
-                            counts.get(self._allocations.classes[number], 0) + 1
-                        )
-                workers = sum(count // job.demand.gpus_per_worker for count in counts.values())
-                capacities.append(
-                    min(workers, self._allocations.hosts.most_workers(node, job.demand.requests))
-                )
-        left: float = job.demand.workers
-        for used, capacity in enumerate(sorted(capacities, reverse=True), start=1):
-            left -= capacity
-            if left <= 0:
-                return used
-        return 0
 
     def _needed(self, gpu_class: GPUClass, share_percent: int) -> int:
         """Return what has to be free of a GPU of a class for a worker with this share."""

@@ -20,6 +20,7 @@ from laneway.scheduling.model.goodput import GoodputModel
 from laneway.scheduling.model.gpu_speed import ModelSpeed, SpeedBasis
 from laneway.scheduling.model.host_resources import NOTHING, HostResources
 from laneway.scheduling.model.sensitivity import Sensitivity
+from laneway.scheduling.model.topology_levels import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +430,8 @@ class Node:
     reason: str = ""
     """Why it is not schedulable, as a clause: "it is cordoned"."""
 
-    rack: str = ""
-    """The rack; nodes of one rack are closer to one another; empty: not known."""
+    domains: tuple[Domain, ...] = ()
+    """Its zone, its rack or whatever levels are configured, from the widest to the narrowest; empty: not known."""
 
     host: HostResources | None = None
     """What the node has for the requests of jobs' pods: all of it, less what other pods request. It may be less than 0. None: not

@@ -1,8 +1,9 @@
 """Consolidate: every gang runs on as few nodes as possible, or waits.
 
 What YARN-CS does for every job, and what Tiresias (NSDI'19, section 3.3) calls strict consolidation: traffic between workers
-stays inside a node, and a job waits while what is free lies on more nodes than an empty cluster would need. It is a baseline
-for other rules; models that tolerate being spread wait in vain.
+stays inside a node, and a job waits while what is free lies on more nodes than an empty cluster would need. Of as few nodes, it takes
+those of one rack, else of one zone; it does not wait for these. It is a baseline for other rules; models that tolerate being spread wait
+in vain.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsOf, kind_
 from laneway.scheduling.model.slowdown import keep_their_speed
 from laneway.scheduling.model.snapshot import GPU, Job, Profile, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
-from laneway.scheduling.placement.gang_placing import Choice
+from laneway.scheduling.placement.gang_placing import Choice, on_the_closest
 
 NodeRule = Callable[[int, Mapping[int, Sequence[int]]], Layout | None]
 """Lays a number of workers over nodes, which are given by the number of workers that each can take."""
@@ -216,28 +216,28 @@ class _Search:
         nodes where it gains most."""
         workers = self._job.demand.workers
         if self._job.demand.mode is PlacementMode.SPREAD:
-            return self._over_nodes(on_most_nodes, most_nodes=workers)
+            return self._over_nodes(on_most_nodes)
         if self._job.demand.mode is PlacementMode.CONSOLIDATE:
-            return self._over_nodes(on_fewest_nodes, most_nodes=self._capacity.fewest_nodes(self._job))
+            return self._over_nodes(self._closest)
         slots = self._slots(self._groups)
         empty = self._slots([[gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups])
         return on_fewest_nodes(workers, empty) or self._where_it_gains(slots)
 
-    def _over_nodes(self, rule: NodeRule, most_nodes: int) -> Layout | None:
-        """Lay the gang over nodes, whatever classes their GPUs have; None if it does not fit, or needs too many nodes."""
-        groups_of: dict[str, list[tuple[int, int]]] = {}
+    def _closest(self, _: int, slots: Mapping[int, Sequence[int]]) -> Layout | None:
+        return on_the_closest(self._job, self._capacity, slots)
+
+    def _over_nodes(self, rule: NodeRule) -> Layout | None:
+        """Lay the gang over nodes, whatever classes their GPUs have; None if it does not fit, or the rule wants other nodes."""
+        groups_of: dict[int, list[tuple[int, int]]] = {}
         for group, gpus in enumerate(self._groups):
             slots = self._workers_in[group]
             if slots:
-                groups_of.setdefault(gpus[0].node, []).append((group, slots))
-        nodes = list(groups_of.values())
+                groups_of.setdefault(self._capacity.node_number(gpus[0]), []).append((group, slots))
         nodes_by_slots: dict[int, list[int]] = {}
-        for node, groups in enumerate(nodes):
+        for node, groups in groups_of.items():
             nodes_by_slots.setdefault(sum(slots for _, slots in groups), []).append(node)
         layout = rule(self._job.demand.workers, nodes_by_slots)
-        if layout is None or len(layout) > most_nodes:
-            return None
-        return [part for node, workers in layout for part in in_turn(workers, nodes[node])]
+        return layout and [part for node, workers in layout for part in in_turn(workers, groups_of[node])]
 
     def _slots(self, groups: Sequence[Sequence[GPU]]) -> dict[int, list[int]]:
         """Return, by number of workers that a group of GPUs, or a part of it, can take, the groups."""

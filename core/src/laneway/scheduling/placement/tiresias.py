@@ -1,8 +1,8 @@
 """Tiresias' placement rule (Gu et al., NSDI'19, section 3.3): consolidate only the models that suffer from being spread.
 
 Models suffer from the skew of their tensor sizes: one tensor that is a large part of the model keeps one link busy while the
-others are idle. Models with a skew above the threshold wait for the fewest nodes; all others take free GPUs anywhere, first
-where little is free, so that whole nodes remain for models that need them.
+others are idle. Models with a skew above the threshold wait for the fewest nodes, and prefer those of one rack, else of one zone; all
+others take free GPUs anywhere, first where little is free, so that whole nodes remain for models that need them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
 """Topology: the gang on the closest set of GPUs.
 
 Gradients travel fastest over NVLink, slower through a node's memory, slower again from node to node, slowest from rack to
-rack. So a worker's GPUs, and the workers on one node, are NVLink peers if possible; a gang goes on one node if one has room,
-else on few nodes of one rack, else on few racks. The levels are those of Kueue's topology-aware scheduling and of Gandiva's
-affinity (OSDI'18, section 3); the order in which GPUs of a node are chosen is that of NVIDIA's ``go-gpuallocator``.
+rack and from zone to zone. So a worker's GPUs, and the workers on one node, are NVLink peers if possible; a gang goes on one node if
+one has room, else on few nodes of one rack, else of one zone, else of few zones. It never waits for that. The levels are those of Kueue's
+topology-aware scheduling and of Gandiva's affinity (OSDI'18, section 3); the order in which GPUs of a node are chosen is that of NVIDIA's
+``go-gpuallocator``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
-from laneway.scheduling.placement.gang_layout import Layout, on_fewest_nodes
+from laneway.scheduling.placement.closest_nodes import on_closest_nodes
+from laneway.scheduling.placement.gang_layout import Layout
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, on_a_shared_gpu, place_gang
 from laneway.scheduling.placement.nvlink import closeness, closest
 from laneway.scheduling.placement.policy import WithoutProfile
@@ -21,7 +23,7 @@ from laneway.scheduling.placement.policy import WithoutProfile
 
 @dataclass(frozen=True, slots=True)
 class Topology(WithoutProfile):
-    """NVLink peers, then a node, then a rack."""
+    """NVLink peers, then a node, then a rack, then a zone."""
 
     nodes_compared: int = 8
     """The number of nodes compared by the links of their free GPUs, among those that a gang fills equally well. More are
@@ -41,7 +43,7 @@ class Topology(WithoutProfile):
         roomy = min((size for size, nodes in slots.items() if size >= workers and nodes), default=None)
         if roomy is not None:
             return [(self._best_linked(job, capacity, choices, slots[roomy]), workers)]
-        return _on_fewest_racks(workers, slots, capacity)
+        return on_closest_nodes(workers, slots, capacity.domains)
 
     def _best_linked(
         self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], nodes: Sequence[int]
@@ -59,25 +61,6 @@ class Topology(WithoutProfile):
             if found[0] == wanted * (wanted - 1) // 2 and not found[2]:
                 break  # all of them are linked, and no link is cut: nothing is closer
         return best
-
-
-def _on_fewest_racks(
-    workers: int, slots: Mapping[int, Sequence[int]], capacity: FreeCapacity
-) -> Layout | None:
-    """Lay a gang on the rack that it fills best, else over as few racks as possible; inside each, on few nodes."""
-    racks: dict[str, dict[int, list[int]]] = {}
-    for size in sorted(slots):
-        for node in slots[size]:
-            racks.setdefault(capacity.node(node).rack, {}).setdefault(size, []).append(node)
-    names = sorted(racks)
-    by_capacity: dict[int, list[int]] = {}
-    for number, name in enumerate(names):
-        workers_held = sum(size * len(nodes) for size, nodes in racks[name].items())
-        by_capacity.setdefault(workers_held, []).append(number)
-    layout: Layout = []
-    for rack, wanted in on_fewest_nodes(workers, by_capacity) or []:
-        layout += on_fewest_nodes(wanted, racks[names[rack]]) or []
-    return layout or None
 
 
 def _linked(_: FreeCapacity, gpus: Sequence[GPU], count: int) -> Sequence[GPU]:

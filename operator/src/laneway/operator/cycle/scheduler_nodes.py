@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus, moved_seconds_per_gib
@@ -13,6 +13,7 @@ from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.scheduling import GPU, ForeignTenant, HostResources, Node
 from laneway.scheduling.model.host_resources import CPU
+from laneway.scheduling.model.topology_levels import Domain, domains_of
 
 
 def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
@@ -30,6 +31,7 @@ def scheduler_node(
     foreign: Mapping[str, Iterable[ForeignTenant]],
     rules: LaneRules,
     active_percent: Callable[[int], int],
+    levels: Sequence[str],
     reported_by: Mapping[str, str],
     jobs: Mapping[str, ReconciledJob],
     departing: Collection[str] = (),
@@ -44,6 +46,7 @@ def scheduler_node(
         foreign: by GPU, who holds some of it beside the planner's jobs.
         rules: how memory is counted.
         active_percent: returns the percent of a GPU whose holders take turns at the same time, by what its node offers.
+        levels: labels of racks and zones, from the widest level to the narrowest.
         reported_by: by GPU, the node that has it.
         jobs: by uid: the jobs that the planner has, as they were reconciled.
         departing: uids of pods whose requests the planner counts with their departure.
@@ -64,6 +67,7 @@ def scheduler_node(
         ),
         schedulable=not refusal,
         reason=refusal,
+        domains=_domains(record.name, state, levels),
         host=_host(record.name, state, jobs, departing, resizes=resizes),
         host_capacity=_host_capacity(record.name, state),
     )
@@ -107,6 +111,11 @@ def _host(
 def _host_capacity(node: str, state: ClusterState) -> HostResources | None:
     record = state.nodes.get(node)
     return None if record is None or record.allocatable is None else HostResources.of(record.allocatable)
+
+
+def _domains(node: str, state: ClusterState, levels: Sequence[str]) -> tuple[Domain, ...]:
+    record = state.nodes.get(node)
+    return () if record is None else domains_of(record.labels, levels)
 
 
 def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:

@@ -49,6 +49,7 @@ class SchedulerSync:
         self._models: frozenset[str] = frozenset()
         """Of all GPUs."""
 
+        self._levels = config.scheduling.topology.levels
         self._choice = NodeChoice()
         self._nodes: dict[str, _SyncedNode] = {}
         self._due = Timers()
@@ -194,6 +195,7 @@ class SchedulerSync:
                 tenants.foreign,
                 self._rules,
                 self._active_percent,
+                self._levels,
                 self._node_of,
                 {uid: job for uid, job in jobs.items() if uid not in unplanned},
                 tenants.departing,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.scheduling import Node, Plan
+from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS, domains_of
 from laneway.scheduling.placement.policy import PlacementPolicy
 
 from tests.unit.core.scheduling.builders import JobBuilder, eager, planned
@@ -16,8 +17,9 @@ def placed(policy: PlacementPolicy, nodes: Sequence[Node], *jobs: JobBuilder) ->
     return planned(nodes, *jobs, by=replace(eager("fifo", strict=False), placement=policy))
 
 
-def in_rack(rack: str, node: Node) -> Node:
-    return replace(node, rack=rack)
+def in_rack(rack: str, node: Node, zone: str = "") -> Node:
+    labels = {level: name for level, name in zip(DEFAULT_LEVELS, (zone, rack), strict=True) if name}
+    return replace(node, domains=domains_of(labels, DEFAULT_LEVELS))
 
 
 def wired(node: Node, *groups: Sequence[int]) -> Node:

@@ -32,6 +32,7 @@ from laneway.scheduling.placement.topology import Topology
 
 from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import GIB, NOW, eager
+from tests.unit.core.scheduling.placement.placing import in_rack
 from tests.unit.core.scheduling.whole_plan import plan
 
 quick = settings(max_examples=examples(60))
@@ -69,7 +70,8 @@ def _node(draw: st.DrawFn, name: str) -> Node:
         )
         for index in range(count)
     )
-    return Node(name, gpus, rack=draw(st.sampled_from(["", "east", "west"])))
+    rack, zone = draw(st.sampled_from(["", "east", "west"])), draw(st.sampled_from(["", "z1", "z2"]))
+    return in_rack(rack, Node(name, gpus), zone)
 
 
 @st.composite

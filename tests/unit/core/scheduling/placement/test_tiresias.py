@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from laneway.scheduling import PlacementMode, Profile
+from laneway.scheduling import PlacementMode, Plan, Profile, WaitingCode
 from laneway.scheduling.placement.tiresias import TiresiasPlacement
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, gpus_of
-from tests.unit.core.scheduling.placement.placing import placed
+from tests.unit.core.scheduling.placement.placing import in_rack, placed
 
 NODES = [a_node("m", 4), a_node("n", 4)]
 OTHERS = [a_job("x").needs(2).runs_on("m/0", "m/1"), a_job("y").needs(2).runs_on("n/0", "n/1")]
@@ -49,6 +49,28 @@ def test_a_model_that_is_not_skewed_fills_fragments_and_leaves_whole_nodes() -> 
     policy = TiresiasPlacement()
     assert gpus_of(placed(policy, nodes, *others, of_model(RESNET50, 3)), "gang") == ["m/3", "n/2", "n/3"]
     assert gpus_of(placed(policy, nodes, *others, of_model(VGG16, 3)), "gang") == ["l/0", "l/1", "l/2"]
+
+
+def test_a_skewed_gang_prefers_one_rack_and_does_not_wait_for_it() -> None:
+    nodes = [in_rack(rack, a_node(f"{rack}{number}", 4)) for number in range(2) for rack in "rs"]
+    gang = of_model(VGG16, 8)
+    taken = [a_job("x").needs(4).runs_on(*(f"r0/{index}" for index in range(4)))]
+    assert nodes_of(placed(TiresiasPlacement(), nodes, *taken, gang)) == {"s0", "s1"}
+    taken.append(a_job("y").needs(4).runs_on(*(f"s0/{index}" for index in range(4))))
+    assert nodes_of(placed(TiresiasPlacement(), nodes, *taken, gang)) == {"r1", "s1"}
+    strict = JobBuilder(gang.laid(PlacementMode.CONSOLIDATE).made)
+    plan = placed(TiresiasPlacement(), nodes, *taken, strict)
+    assert plan.waiting["gang"].code is WaitingCode.AWAITING_CONSOLIDATION
+    assert plan.waiting["gang"].message == (
+        "It needs 8 GPUs (8 workers) on 2 nodes of one topology.kubernetes.io/rack; the free GPUs are on 2 nodes of different ones."
+    )
+    assert plan.waiting["gang"].unblock == (
+        "It starts when 2 nodes of one topology.kubernetes.io/rack can hold it; with placement: Auto it would start now."
+    )
+
+
+def nodes_of(plan: Plan) -> set[str]:
+    return {worker.node for worker in plan.starts["gang"]}
 
 
 def test_what_the_job_says_itself_comes_first() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from laneway.scheduling import PlacementMode, Scheduler
 from laneway.scheduling.placement.nvlink import closest
 from laneway.scheduling.placement.topology import Topology
 
-from tests.unit.core.scheduling.builders import a_job, a_node, gpus_of
+from tests.unit.core.scheduling.builders import NOW, a_job, a_node, eager, gpus_of
 from tests.unit.core.scheduling.placement.placing import in_rack, on_numa, placed, wired
 
 
@@ -79,9 +82,43 @@ def test_and_in_few_racks_where_one_is_not_enough() -> None:
     assert {worker.node[0] for worker in plan.starts["gang"]} == {"r", "s"}
 
 
+def test_a_gang_too_large_for_a_rack_stays_in_one_zone() -> None:
+    nodes = [
+        in_rack("r1", a_node("a", 4), "east"),
+        in_rack("r1", a_node("b", 2), "west"),
+        in_rack("r2", a_node("c", 4), "west"),
+        in_rack("r2", a_node("d", 3), "east"),
+    ]
+    plan = placed(Topology(), nodes, a_job("gang").needs(7))
+    assert {worker.node for worker in plan.starts["gang"]} == {"a", "d"}, (
+        "racks of one name in two zones are two racks"
+    )
+
+
+def test_nodes_without_a_label_are_not_known_to_be_close() -> None:
+    nodes = [a_node("a", 2), a_node("b", 2), in_rack("r", a_node("c", 3)), in_rack("r", a_node("d", 3))]
+    plan = placed(Topology(), nodes, a_job("gang").needs(4))
+    assert {worker.node for worker in plan.starts["gang"]} == {"c", "d"}
+
+
 def test_where_no_rack_is_known_nodes_are_few() -> None:
     plan = placed(Topology(), [a_node("m", 2), a_node("n", 4), a_node("o", 4)], a_job("gang").needs(6))
     assert len({worker.node for worker in plan.starts["gang"]}) == 2
+
+
+def test_a_changed_label_lets_a_gang_start_that_waited_for_a_rack() -> None:
+    nodes = [
+        in_rack("east", a_node("a", 2)),
+        in_rack("east", a_node("b", 2)),
+        in_rack("west", a_node("c", 2)),
+    ]
+    scheduler = Scheduler(nodes, replace(eager("fifo", strict=False), placement=Topology()))
+    scheduler.observe(a_job("x").needs(2).runs_on("a/0", "a/1").never_preempted().made)
+    scheduler.observe(a_job("gang").needs(4).laid(PlacementMode.CONSOLIDATE).made)
+    assert not scheduler.decide(NOW).starts
+    assert not scheduler.decide(NOW + 1).starts, "the rejection is remembered"
+    scheduler.set_nodes([*nodes[:2], in_rack("east", a_node("c", 2))])
+    assert {worker.node for worker in scheduler.decide(NOW + 2).starts["gang"]} == {"b", "c"}
 
 
 def test_at_least_one_node_is_compared() -> None:

@@ -16,6 +16,7 @@ from tests.performance.scheduling_tables import SCHEDULING
 MODULES = {
     "fidelity": "fidelity",
     "better": "better",
+    "gittins": "gittins_learning",
     "lanes": "lanes",
     "liveness": "liveness",
     "speed": "decision_speed",
@@ -29,7 +30,7 @@ MODULES = {
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
-ON_TRACES = ("fidelity", "better", "lanes", "elastic", "estimates", "gpu-speeds", "fragmentation")
+ON_TRACES = ("fidelity", "better", "gittins", "lanes", "elastic", "estimates", "gpu-speeds", "fragmentation")
 
 ON_REQUEST = ("lanes", "fragmentation", "real-workload", "real-cluster")
 """The first two take long, the others need a cluster."""

@@ -48,6 +48,19 @@ def _better(found: Any) -> Iterator[str]:
     )
 
 
+def _gittins(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("trace", "trace"),
+        column("jobs", "jobs", "{:,}"),
+        column("services that it knows", "knows"),
+        column("average JCT", "average_jct_seconds", seconds),
+        column("p99", "p99_jct_seconds", seconds),
+        column("makespan", "makespan_seconds", seconds),
+        column("preemptions", "preemptions", "{:,}"),
+    )
+
+
 def _lanes(found: Any) -> Iterator[str]:
     return table_of(
         found,
@@ -252,6 +265,7 @@ SCHEDULING = Block(
     {
         "fidelity": ("The simulator against the references' own", _fidelity),
         "better": ("The project's own policy against the best published", _better),
+        "gittins": ("What Gittins learns from ended jobs", _gittins),
         "lanes": ("Sharing, by truth and by knowledge", _lanes),
         "liveness": ("A gang of 10 hours among small jobs, on 64 GPUs", _liveness),
         "real-workload": ("Thirty real jobs against their prediction", _real_workload),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
-from laneway.api.training_profile import ModelProfileStatus, TrainingProfileStatus
+from laneway.api.training_profile import ModelProfileStatus, ServiceCountStatus, TrainingProfileStatus
 from laneway.operator.cycle import template_evidence, templates
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.template_evidence import Evidence, is_news, learnt
@@ -30,6 +30,7 @@ from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord, parse_profile
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.past_services import bin_of
 
 from tests.unit.operator.builders import (
     GIB,
@@ -326,6 +327,7 @@ def shown(
     models: tuple[str, ...] = ("A100",),
     images: tuple[str, ...] = ("sha256:1",),
     ended_at: float | None = None,
+    fails: bool = False,
 ) -> Evidence:
     """What a job has shown."""
     execution = ExecutionStatus(
@@ -336,8 +338,9 @@ def shown(
         imageIDs=images,
         profiled=profile is not None,
     )
-    ran = None if ended_at is None else ended_at - started
-    return Evidence(f"ns/{TEMPLATE}", name, execution, profile, ended_at, ran)
+    ran = None if ended_at is None or fails else ended_at - started
+    service = 0.0 if ended_at is None else float(ended_at - started)
+    return Evidence(f"ns/{TEMPLATE}", name, execution, profile, ended_at, ran, service)
 
 
 figures = st.builds(
@@ -356,6 +359,7 @@ jobs_shown = st.lists(
         models=st.sampled_from([("A100",), ("H100",), ("A100", "H100"), ()]),
         images=st.sampled_from([(), ("sha256:1",), ("sha256:2",)]),
         ended_at=st.none() | st.integers(-90, 0).map(lambda seconds: NOW + seconds),
+        fails=st.booleans(),
     ),
     max_size=8,
 )
@@ -376,8 +380,12 @@ def test_learning_twice_from_the_same_jobs_changes_nothing(
 @given(jobs_shown)
 def test_what_is_kept_comes_from_one_image_and_covers_its_jobs(evidence: list[Evidence]) -> None:
     after = learnt(None, evidence, NOW + END_SETTLED_SECONDS)
+    ends = {each.ended_seconds for each in evidence if each.execution.gpu_models}
+    if after is not None and ends - {None}:
+        counted = sum(each.completed_jobs + each.stopped_jobs for each in after.services)
+        assert counted == sum(each.service_gpu_seconds > 0 for each in evidence)
     for entry in () if after is None else after.models:
-        there = [each for each in evidence if entry.model in each.execution.gpu_models]
+        there = [each for each in evidence if entry.model in each.execution.gpu_models and each.has_figures]
         named = [each for each in there if each.execution.image_ids]
         if named:
             newest = max(each.started_seconds for each in named)
@@ -434,3 +442,77 @@ def test_a_profile_that_somebody_edited_wrongly_is_deleted_and_made_again() -> N
 def test_times_that_no_node_would_take_are_bounded() -> None:
     edited = ProfileStatus(persistent_bytes=1, ephemeral_bytes=1, iteration_microseconds=2**53)
     assert to_node(edited).iteration_seconds == 1e9
+
+
+def services_of(cluster: Cluster) -> list[tuple[int, int, int]]:
+    (profile,) = cluster.profiles.values()
+    return [(each.bin, each.completed_jobs, each.stopped_jobs) for each in profile.status.services]
+
+
+def served(name: str, gpu_seconds: int) -> JobBuilder:
+    return (
+        a_job(name)
+        .placed("n1")
+        .running()
+        .ran(None)
+        .status(attained_service_gpu_milliseconds=1000 * gpu_seconds)
+    )
+
+
+def test_the_services_of_ended_jobs_outlive_them_and_each_counts_once() -> None:
+    cluster = Cluster()
+    done = served("done", 1024).after(transitions.succeeded, "done", NOW - 5, NOW - 5)
+    broken = served("broken", 2048).after(transitions.failed, "OOM", "no memory", NOW - 4, NOW - 4)
+    for later in (0, 20, 40):
+        cluster.cycle([done.record, broken.record, served("runs", 4096).record], NOW + later)
+        services = services_of(cluster)
+        assert [(completed, stopped) for _, completed, stopped in services] == [(1, 0), (0, 1)]
+    assert cluster.entry.profile is None
+    assert cluster.entry.completed_jobs == 1
+
+
+def test_a_job_that_is_deleted_before_its_end_counts_as_stopped() -> None:
+    job = served("runs", 1024).record
+    view, cycle = a_view([job], gpu_nodes=[a_gpu_node("n1")]), Cycle(OperatorConfig())
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    view.note_job(job, None)
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    view.note_pod(None, a_pod(job).running().record)  # something of it changes again
+    later = NOW + END_SETTLED_SECONDS
+    (write,) = cycle.run(view, WriteHistory({}, {}), later).profiles
+    assert [(each.completed_jobs, each.stopped_jobs) for each in write.status.services] == [(0, 1)]
+    assert Cycle(OperatorConfig()).run(view, WriteHistory({}, {}), later).profiles == (), "it counts once"
+    assert not cycle._sync.templates._evidence or cycle.run(
+        view, WriteHistory({}, {}), NOW + END_COUNTS_SECONDS
+    )
+    assert not cycle._sync.templates._evidence
+    assert not cycle._sync.templates._deleted
+
+
+def test_an_image_that_fails_at_once_replaces_no_figures() -> None:
+    before = learnt(None, [shown("i")], NOW)
+    broken = shown("j", started=NOW - 50, profile=None, images=("sha256:2",), ended_at=NOW - 40, fails=True)
+    after = learnt(before, [broken], NOW)
+    assert before is not None
+    assert after is not None
+    assert after.models == before.models
+    assert [(each.completed_jobs, each.stopped_jobs) for each in after.services] == [(0, 1)]
+
+
+def test_the_order_learns_from_the_profiles() -> None:
+    """Of two waiting jobs, the one that is near the end of what most jobs need goes first, though it has had more."""
+    bins = range(bin_of(100), bin_of(3000) + 1)
+    services = tuple(ServiceCountStatus(bin=number, completed_jobs=5) for number in bins)
+    profile = stored(used(NOW - 50).model_copy(update={"services": services}))
+    config = OperatorConfig.model_validate(
+        {"scheduling": {"order": {"policy": "tiresias-gittins", "options": {"quantumGpuSeconds": 400}}}}
+    )
+    jobs = [
+        a_job(name).visited().status(attained_service_gpu_milliseconds=service * 1000).record
+        for name, service in (("early", 100), ("near", 2950))
+    ]
+    for profiles, first in (([profile], "ns/near"), ([], "ns/early")):
+        view = a_view(jobs, gpu_nodes=[a_gpu_node("n1", gpus=0)], nodes=[a_node("n1")], profiles=profiles)
+        cycle = Cycle(config)
+        cycle.run(view, WriteHistory({}, {}), NOW)
+        assert next(iter(cycle._sync.scheduler.plan(NOW).order)) == first

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from laneway.scheduling.model.past_services import NO_SERVICES
+from laneway.scheduling.order.tiresias_gittins import TiresiasGittins
 from laneway.simulator import Knowledge, Sharing, make_nodes
 
 from tests.unit.simulator.builders import SMALL, a_job, finishes, simulated
@@ -49,3 +51,13 @@ def test_the_error_of_expected_durations_is_seeded_and_differs_between_jobs() ->
 def test_negative_values_are_refused_by_name(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         Knowledge(**{field: -1})
+
+
+def test_the_simulator_learns_from_jobs_as_they_end() -> None:
+    jobs = [a_job(f"ns/{number}", 100.0, submit=200.0 * number) for number in range(4)]
+    simulation = simulated(*jobs, order="tiresias-gittins", learn_after_jobs=2)
+    order = simulation._scheduler._state.policies.order
+    assert isinstance(order, TiresiasGittins)
+    assert order.past.completed == 4
+    given_ = simulated(*jobs, order="tiresias-gittins", samples_gpu_seconds=[5.0])
+    assert given_._services.past() == NO_SERVICES

@@ -29,6 +29,20 @@ class ModelProfileStatus(Status):
     )
 
 
+class ServiceCountStatus(Status):
+    """Ended jobs whose attained service lies in one range."""
+
+    bin: int = Field(
+        description="The range: from 2^(bin/8) GPU-seconds up to that of the next bin. 0: less, too; 320: more, too.",
+        ge=0,
+        le=320,
+    )
+    completed_jobs: int = Field(default=0, description="Number of completed jobs.", ge=0)
+    stopped_jobs: int = Field(
+        default=0, description="Number of jobs that failed, or were deleted before their end.", ge=0
+    )
+
+
 class TrainingProfileStatus(Status):
     """What the jobs of one template have shown."""
 
@@ -37,6 +51,15 @@ class TrainingProfileStatus(Status):
         default=(),
         description="By GPU model.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["model"]},
+    )
+    services: tuple[ServiceCountStatus, ...] = Field(
+        default=(),
+        description="Attained services of ended jobs, on any GPU model; some order policies learn from them.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["bin"],
+            "maxItems": 321,
+        },
     )
     counted_until: Time | None = Field(
         default=None, description="Jobs that ended up to this time are counted."

@@ -1,8 +1,9 @@
 """The scheduler: the entry point for the operator and the simulator.
 
 Callers report changes, and a decision costs only as much as they do. It is the same decision that a new scheduler would make
-from the full state: the kept state saves time and changes no decision. There is one exception: the fair share counts the GPUs that the
-decision before left idle, so the first decision of a new scheduler may owe a gang another part of the time.
+from the full state: the kept state saves time and changes no decision. There are two exceptions. The fair share counts the GPUs that
+the decision before left idle, so the first decision of a new scheduler may owe a gang another part of the time. And services of ended
+jobs count again when their number has changed by a twentieth, so a new scheduler may know some more of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from laneway.scheduling.actions.allotments import allotments
 from laneway.scheduling.actions.worker_counts import WorkerCounts
@@ -21,8 +23,10 @@ from laneway.scheduling.explain.waiting import waiting_order, waiting_reasons
 from laneway.scheduling.framework.session import MAX_PREEMPTORS, Session
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
+from laneway.scheduling.model.past_services import NO_SERVICES, PastServices, is_news
 from laneway.scheduling.model.plan import Decision, Plan, WaitingReason, WorkerAllotment
 from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.order.policy import LearnsServices, OrderPolicy
 from laneway.scheduling.state.measured_speeds import SharedSpeed
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.validation import Holdings, check_decision
@@ -36,6 +40,7 @@ class Scheduler:
         self._cache = UnschedulableCache(self._state)
         self._holdings = Holdings(nodes)
         self._decided_seconds = -math.inf
+        self._past = NO_SERVICES
         self._worker_counts = None if policies.elastic is None else WorkerCounts(policies.elastic)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -73,6 +78,27 @@ class Scheduler:
         """
         state = self._state
         return state.measured.report(key, SharedSpeed(ratio, sharers), state.speeds, state.allocations)
+
+    @property
+    def learns_services(self) -> bool:
+        """Whether the order policy reads the services of jobs that have ended."""
+        order = self._state.policies.order
+        return isinstance(order, LearnsServices) and order.learns
+
+    def learn_services(self, past: PastServices, now_seconds: float) -> bool:
+        """Tell the services of all jobs that have ended; return whether the order may change by that.
+
+        All jobs are ranked again, so that happens only when enough jobs have ended since the last time. The jobs that have not ended count
+        as stopped: those that ended early are the short ones, so without the others all jobs would look short at first.
+        """
+        order = self._state.policies.order
+        if not isinstance(order, LearnsServices) or not order.learns or not is_news(self._past, past):
+            return False
+        self._past = past
+        services = [job.service_gpu_seconds(now_seconds) for job in self._state.jobs.values()]
+        so_far = past.with_stopped(service for service in services if service > 0)
+        self._state.set_order(cast(OrderPolicy, order.informed(so_far)))
+        return True
 
     def decide(
         self, now_seconds: float, max_starts: float = math.inf, max_preemptors: int = MAX_PREEMPTORS

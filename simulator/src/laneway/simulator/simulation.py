@@ -23,6 +23,7 @@ from laneway.scheduling import (
     WaitingReason,
     WorkerPlacement,
 )
+from laneway.scheduling.model.past_services import ServiceLog
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.costs import Costs
 from laneway.simulator.events import OF_A_STATE, OF_NODES, WITHOUT_PROGRESS, Event
@@ -124,6 +125,8 @@ class Simulation:
         """Whether a measured speed may change the last decision."""
 
         self._idle_decisions = 0
+        self._services = ServiceLog()
+        """The services of the jobs that have finished so far."""
 
     @property
     def submitted(self) -> int:
@@ -264,6 +267,9 @@ class Simulation:
 
     def _notice(self, run: Run) -> None:
         """The operator knows that a job has finished."""
+        if self._scheduler.learns_services:
+            self._services.note(run.attained_gpu_seconds, completed=True)
+            self._scheduler.learn_services(self._services.past(), self.now_seconds)
         self.enter(run, JobState.TERMINATING)
         self.after(self._costs.end_seconds, Event.GONE, run)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
+from laneway.scheduling.model.past_services import PastServices
 from laneway.scheduling.model.snapshot import Job
 
 
@@ -83,4 +84,18 @@ class OrderPolicy(Protocol):
 
     def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether no later job may pass this waiting job on GPUs that it could use; else smaller jobs may."""
+        ...
+
+
+@runtime_checkable
+class LearnsServices(Protocol):
+    """An order policy that reads the services of jobs that have ended."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it does, with its parameters."""
+        ...
+
+    def informed(self, past: PastServices) -> Self:
+        """Return this policy with other services of ended jobs."""
         ...

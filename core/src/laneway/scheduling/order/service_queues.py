@@ -77,3 +77,10 @@ def queue_place(
     # From when the service was counted, not from now: so the moment is the same float whenever it is asked for.
     left = thresholds_gpu_seconds[queue] - counted
     return QueuePlace(queue, service, until_seconds=counted_seconds + left / rate_gpus)
+
+
+def arrival_within_queue(job: Job) -> tuple[float, float]:
+    """Return a job's place among those of its queue: first those that run, by start, then the others, by arrival."""
+    waits = job.state is JobState.WAITING or job.state in PAUSED
+    since = job.created_seconds if waits or job.started_seconds is None else job.started_seconds
+    return float(waits), since

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.order.by_queue import ByQueue
 from laneway.scheduling.order.policy import Rank
-from laneway.scheduling.order.service_queues import PAUSED, check, queue_place
+from laneway.scheduling.order.service_queues import arrival_within_queue, check, queue_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,4 @@ class TiresiasLAS(ByQueue):
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:
         stands = queue_place(job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds)
-        waits = job.state is JobState.WAITING or job.state in PAUSED
-        since = job.created_seconds if waits or job.started_seconds is None else job.started_seconds
-        return Rank(stands.queue, (float(waits), since), stands.promoted, stands.until_seconds)
+        return Rank(stands.queue, arrival_within_queue(job), stands.promoted, stands.until_seconds)

@@ -57,6 +57,11 @@ class Ranking:
         self._turns = Timers()
         """When the paces of ranks end."""
 
+    def set_policy(self, policy: OrderPolicy) -> None:
+        """Have another policy rank all jobs from now on."""
+        self._policy = policy
+        self._changed |= self.ranks.keys()
+
     def change(self, key: str) -> None:
         """Note that a job is new or has changed."""
         self._changed.add(key)

@@ -25,6 +25,7 @@ from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.shared_speeds import SpeedsByModel
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
+from laneway.scheduling.order.policy import OrderPolicy
 from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.preemptible import Preemptible
@@ -156,6 +157,11 @@ class SchedulerState:
                 del self.avoided[key]
             else:
                 self.avoided[key] = before
+
+    def set_order(self, order: OrderPolicy) -> None:
+        """Order jobs by another policy from now on."""
+        self.policies = replace(self.policies, order=order)
+        self.ranking.set_policy(order)
 
     def set_worker_counts(self, workers: Mapping[str, int]) -> None:
         """Set the number of workers of each malleable job."""

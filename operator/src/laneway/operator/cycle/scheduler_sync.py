@@ -89,6 +89,8 @@ class SchedulerSync:
         """
         for uid in changed:
             self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
+        for job in delta.deleted.values():
+            self.templates.note_deleted(job, now_seconds)
         for uid in changed.difference(cache.jobs):
             self._forget_job(uid)
         nodes = {name for name in delta.nodes if name in state.gpu_nodes or name in self._nodes}
@@ -117,6 +119,8 @@ class SchedulerSync:
             self._sync_speed(cache.jobs[uid], state)
         for uid in self._jobs.keys() - jobs if other_choice else ():
             self._sync_avoided(cache.jobs[uid], now_seconds)
+        if self.scheduler.learns_services:
+            self.scheduler.learn_services(self.templates.past_services(), now_seconds)
 
     def sync_job(self, reconciled: ReconciledJob, state: ClusterState, now_seconds: float) -> None:
         """Give the scheduler a job, as it is or as it is to be."""

@@ -7,20 +7,21 @@ they are never mixed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from laneway.api.conditions import is_true
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
-from laneway.api.training_profile import ModelProfileStatus, TrainingProfileStatus
+from laneway.api.training_profile import ModelProfileStatus, ServiceCountStatus, TrainingProfileStatus
 from laneway.operator.lifecycle import accounting
 from laneway.operator.lifecycle.cpus import points_of, with_points
 from laneway.operator.pacing import END_SETTLED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import trainer_of
 from laneway.scheduling.model.cpu_points import CPUPoints, merged
+from laneway.scheduling.model.past_services import ServiceCount, ServiceLog
 
 _MODELS = 16
 """GPU models that a profile keeps, those used last. A cluster has a few."""
@@ -50,20 +51,37 @@ class Evidence:
     run_seconds: float | None = None
     """How long it ran; None: it has not succeeded."""
 
+    service_gpu_seconds: float = 0.0
+    """The service that it attained until its end; 0: it has not ended, or never ran."""
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether it was measured or has succeeded. A job that did neither tells its service only."""
+        return self.profile is not None or self.run_seconds is not None
+
     @property
     def started_seconds(self) -> float:
         """When the attempt started."""
         return parse_time(self.execution.started_at)
 
 
-def evidence_of(job: JobRecord) -> Evidence | None:
-    """Return what a job has shown of the template that it ran; None: nothing yet."""
+def evidence_of(job: JobRecord, deleted_seconds: float | None = None) -> Evidence | None:
+    """Return what a job has shown of the template that it ran; None: nothing yet.
+
+    Args:
+        job: it runs, has ended, or was deleted.
+        deleted_seconds: when it was deleted before its end; None: it was not.
+    """
     status, execution = job.status, job.status.execution
     if job.desired is None or execution is None or not execution.template_hash:
         return None
     completed = is_true(status.conditions, ConditionType.COMPLETE)
     profile = status.profile if execution.profiled else None
-    if profile is None and not completed:
+    ended_seconds = job.ended_seconds if deleted_seconds is None else deleted_seconds
+    service = 0.0
+    if ended_seconds is not None:
+        service = accounting.attained_gpu_seconds(accounting.counted(status, ended_seconds))
+    if profile is None and not completed and not service:
         return None
     same = job.desired.template_hash == execution.template_hash
     trainer = trainer_of(job.desired.spec.template["spec"]["containers"])
@@ -72,8 +90,9 @@ def evidence_of(job: JobRecord) -> Evidence | None:
         image=str(trainer.get("image") or "") if same else "",
         execution=execution,
         profile=profile,
-        ended_seconds=job.ended_seconds,
+        ended_seconds=ended_seconds,
         run_seconds=accounting.executed_seconds(status) if completed else None,
+        service_gpu_seconds=service,
     )
 
 
@@ -95,7 +114,12 @@ def learnt(
     entries = {each.model: each for each in before.models}
     for model in {model for each in evidence for model in each.execution.gpu_models}:
         there = [each for each in evidence if model in each.execution.gpu_models]
-        entries[model] = _learnt_of_model(model, entries.get(model), there, new_ends)
+        telling = [each for each in there if each.has_figures]
+        if telling:
+            entries[model] = _learnt_of_model(model, entries.get(model), telling, new_ends)
+        elif model not in entries:  # an image that fails before its first measurement replaces no figures
+            newest = max(there, key=lambda each: each.started_seconds)
+            entries[model] = ModelProfileStatus(model=model, last_started=newest.execution.started_at)
     if not entries:
         return None
     by_use = sorted(entries.values(), key=lambda each: (_last_started_seconds(each), each.model))
@@ -103,9 +127,30 @@ def learnt(
         update={
             "image": next((each.image for each in evidence if each.image), before.image),
             "models": tuple(sorted(by_use[-_MODELS:], key=lambda each: each.model)),
+            "services": _with_services(before.services, evidence, new_ends),
             "counted_until": format_time(max(new_ends)) if new_ends else before.counted_until,
         }
     )
+
+
+def _with_services(
+    before: tuple[ServiceCountStatus, ...], evidence: Sequence[Evidence], new_ends: set[float]
+) -> tuple[ServiceCountStatus, ...]:
+    log = ServiceLog()
+    log.add(counts_of(before))
+    for each in evidence:
+        if each.ended_seconds in new_ends and each.service_gpu_seconds:
+            log.note(each.service_gpu_seconds, completed=each.run_seconds is not None)
+    return tuple(
+        ServiceCountStatus(bin=each.bin, completed_jobs=each.completed, stopped_jobs=each.stopped)
+        for each in log.past().counts
+    )
+
+
+def counts_of(services: Iterable[ServiceCountStatus]) -> Iterator[ServiceCount]:
+    """Yield stored services as the scheduler takes them."""
+    for each in services:
+        yield ServiceCount(each.bin, each.completed_jobs, each.stopped_jobs)
 
 
 def _learnt_of_model(

@@ -19,7 +19,7 @@ from laneway.api.template_profile import MOST_SECONDS, TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.model_speeds import ModelSpeedBook
-from laneway.operator.cycle.template_evidence import Evidence, evidence_of, is_news, larger, learnt
+from laneway.operator.cycle.template_evidence import Evidence, counts_of, evidence_of, is_news, larger, learnt
 from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.pacing import (
     END_COUNTS_SECONDS,
@@ -32,6 +32,7 @@ from laneway.operator.pacing import (
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.scheduling.model.gpu_speed import ModelSpeed
+from laneway.scheduling.model.past_services import PastServices, ServiceLog
 from laneway.scheduling.state.timers import Timers
 
 
@@ -135,6 +136,12 @@ class TemplateBook:
         self._shows: dict[str, str] = {}
         """By uid: the template of which a job has shown something."""
 
+        self._deleted: set[str] = set()
+        """Uids of jobs that were deleted before their end, while they still count as evidence."""
+
+        self._services = ServiceLog()
+        """Of the jobs in ``_known``."""
+
         self._unwritten: dict[str, TrainingProfileStatus] = {}
         """By template: profiles that are to be written."""
 
@@ -154,7 +161,20 @@ class TemplateBook:
         if template is not None:
             self._template[uid] = template
             self._jobs[template].add(uid)
-        self._note_evidence(uid, None if job is None else evidence_of(job), now_seconds)
+        if uid not in self._deleted:
+            self._note_evidence(uid, None if job is None else evidence_of(job), now_seconds)
+
+    def note_deleted(self, job: JobRecord, now_seconds: float) -> None:
+        """Note a job that was deleted before its end: how much service it would have needed is not known, but that it was more."""
+        # The time as a profile stores it: else the same end could count twice.
+        evidence = evidence_of(job, deleted_seconds=parse_time(format_time(now_seconds)))
+        if evidence is not None and evidence.service_gpu_seconds:
+            self._note_evidence(job.uid, evidence, now_seconds)
+            self._deleted.add(job.uid)
+
+    def past_services(self) -> PastServices:
+        """Return the services of ended jobs of all templates."""
+        return self._services.past()
 
     def of(self, job: JobRecord) -> KnownTemplate:
         """Return what is known of a job's template, on the GPU models that it accepts; nothing after its end."""
@@ -187,6 +207,9 @@ class TemplateBook:
                 continue
             uids |= self._jobs.get(template, set())
             self._speeds.note(template, known)
+            for status, sign in ((self._known.get(template), -1), (known, 1)):
+                if status is not None:
+                    self._services.add(counts_of(status.services), sign=sign)
             if known is None:
                 del self._known[template]
             else:
@@ -257,6 +280,7 @@ class TemplateBook:
         there = self._evidence.get(template, {})
         for uid in [uid for uid, each in there.items() if _forgotten_seconds(each) <= now_seconds]:
             del there[uid], self._shows[uid]
+            self._deleted.discard(uid)
         if not there:
             self._evidence.pop(template, None)
         shown = [there[uid] for uid in sorted(there)]

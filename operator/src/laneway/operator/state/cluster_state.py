@@ -34,6 +34,9 @@ class Delta:
     nodes: set[str] = field(default_factory=set)
     """Nodes whose Node, agent's report or agent's silence has changed."""
 
+    deleted: dict[str, JobRecord] = field(default_factory=dict)
+    """By uid: jobs that ran, and are gone without having ended; the first 200."""
+
     profiles: set[str] = field(default_factory=set)
     """Keys of TrainingProfiles."""
 
@@ -121,9 +124,15 @@ class ClusterState:
             self.ended_jobs[before.uid] = before
             if len(self.ended_jobs) > _ENDED_JOBS:
                 self.ended_jobs.popitem(last=False)
+        elif before is not None and before.status.execution is not None:
+            self._note_deleted(before)
         for record in (before, after):
             if record is not None:
                 self._changed_gang(record.uid)
+
+    def _note_deleted(self, job: JobRecord) -> None:
+        if len(self._delta.deleted) < _ENDED_JOBS:  # a replica that does not lead takes no delta for long
+            self._delta.deleted[job.uid] = job
 
     def note_pod(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
         """Note a worker that is new, has changed or is gone (None)."""

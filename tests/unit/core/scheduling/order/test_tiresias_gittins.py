@@ -68,7 +68,7 @@ def test_queues_come_before_the_index() -> None:
 
 
 def test_jobs_of_one_queue_preempt_one_another() -> None:
-    policy = TiresiasGittins()
+    policy = TiresiasGittins(learn_after_jobs=0)
     assert preempts(policy, a_job("new"), a_job("old").served(3000).runs_on("n/0"))
     assert not preempts(policy, a_job("old").served(3000), a_job("new").runs_on("n/0"))
     beyond_all_samples = a_job("early").created(1).served(1e9), a_job("late").created(2).served(2e9)
@@ -82,6 +82,7 @@ def test_jobs_of_one_queue_preempt_one_another() -> None:
     [
         ({"samples_gpu_seconds": (1.0, 0.0)}, "above 0"),
         ({"median_gpu_seconds": 50_000.0}, "the median the smaller one"),
+        ({"learn_after_jobs": -1}, "write 0 to learn nothing"),
         ({"quantum_gpu_seconds": 0.0}, "quantum_gpu_seconds is 0"),
         ({"thresholds_gpu_seconds": (5.0, 5.0)}, "each larger than the one before"),
     ],

@@ -35,14 +35,14 @@ def known(places: Places) -> tuple[Domains, dict[int, list[int]]]:
     return Domains(nodes), slots
 
 
-def room_in_one(places: Places, depth: int) -> int:
+def most_in_one(places: Places, depth: int) -> int:
     """The most workers that one rack (depth 1) or zone (depth 0) can take."""
-    rooms: dict[tuple[str, ...], int] = {}
+    sums: dict[tuple[str, ...], int] = {}
     for workers, rack, zone in places:
         if (zone, rack)[depth]:
             path = (zone, rack)[: depth + 1]
-            rooms[path] = rooms.get(path, 0) + workers
-    return max(rooms.values(), default=0)
+            sums[path] = sums.get(path, 0) + workers
+    return max(sums.values(), default=0)
 
 
 @quick
@@ -51,17 +51,17 @@ def test_no_narrower_domain_could_hold_the_gang(places: Places, workers: int) ->
     domains, slots = known(places)
     layout = on_closest_nodes(workers, slots, domains)
     if layout is None:
-        assert sum(room for room, _, _ in places) < workers
+        assert sum(most for most, _, _ in places) < workers
         return
     assert sum(count for _, count in layout) == workers
     assert len({node for node, _ in layout}) == len(layout)
     assert all(count <= places[node][0] for node, count in layout)
     used = {node for node, _ in layout}
-    if max(room for room, _, _ in places) >= workers:
+    if max(most for most, _, _ in places) >= workers:
         assert len(used) == 1
-    elif room_in_one(places, 1) >= workers:
+    elif most_in_one(places, 1) >= workers:
         assert len({places[node][1:] for node in used}) == 1
-    elif room_in_one(places, 0) >= workers:
+    elif most_in_one(places, 0) >= workers:
         assert len({places[node][2] for node in used}) == 1
 
 

@@ -11,6 +11,7 @@ import yaml
 from laneway.api.config_file import parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
+from laneway.operator.main import main
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 from hack.chart.generated import CHART
@@ -177,3 +178,23 @@ def test_crds_are_kept_by_uninstall_and_left_out_on_demand(values_file: ValuesFi
     assert len(crds("{}")) == len(of_the_tree) == 3
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds("{}"))
     assert crds("crds: {enabled: false}") == []
+
+
+def test_an_operator_that_refuses_its_configuration_replaces_none(
+    values_file: ValuesFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Helm cannot know that these two contradict each other. The new pod ends, so it never becomes ready."""
+    options = "{medianGpuSeconds: 500, p95GpuSeconds: 100}"
+    text = (
+        f"operator: {{config: {{scheduling: {{order: {{policy: tiresias-gittins, options: {options}}}}}}}}}"
+    )
+    values = values_file(text)
+    path = tmp_path / "operator.yaml"
+    path.write_text(configuration(values)["operator.yaml"], encoding="utf-8")
+    assert main(["--config", str(path)]) == 2
+    assert "write services above 0, the median the smaller one" in capsys.readouterr().err
+    (operator,) = (
+        found for found in yaml.safe_load_all(rendered(values)) if found and found["kind"] == "Deployment"
+    )
+    assert operator["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert any("readinessProbe" in each for each in operator["spec"]["template"]["spec"]["containers"])

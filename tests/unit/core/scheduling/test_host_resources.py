@@ -65,7 +65,7 @@ def test_who_never_fits_is_told_the_resource() -> None:
     found = planned([with_cpus("a", 6), with_cpus("b", 4)], asking("new", 8))
     assert found.waiting["new"].code is WaitingCode.WORKER_LARGER_THAN_NODE
     assert found.waiting["new"].message == (
-        "Each of its workers requests 8 CPUs; no node has as much, and a has the most: 6 CPUs."
+        "Each of its workers requests 8 CPUs; the largest node with suitable GPUs, a, offers 6 CPUs."
     )
     found = planned([with_cpus("a", 6), with_cpus("b", 4)], asking("new", 4, workers=3))
     assert found.waiting["new"].code is WaitingCode.NOT_ENOUGH_GPUS
@@ -89,7 +89,7 @@ def test_pods_that_may_end_do_not_make_a_job_too_large_for_ever() -> None:
     assert gang.waiting["new"].code is WaitingCode.HELD_BY_OTHER_PODS, "for one of three workers"
     too_large = planned(nodes, asking("new", 9))
     assert too_large.waiting["new"].code is WaitingCode.WORKER_LARGER_THAN_NODE
-    assert "a has the most: 8 CPUs" in too_large.waiting["new"].message
+    assert "a, offers 8 CPUs" in too_large.waiting["new"].message
 
 
 def test_a_node_that_is_cordoned_and_full_of_other_pods_is_unavailable() -> None:

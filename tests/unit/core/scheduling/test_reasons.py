@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 from laneway.api.enforcement import Enforcement
-from laneway.scheduling import Node, Profile, Scheduler, StageSeconds, WaitingCode, policies
+from laneway.scheduling import HostResources, Node, Profile, Scheduler, StageSeconds, WaitingCode, policies
 
 from tests.unit.core.scheduling.builders import GIB, NOW, JobBuilder, a_job, a_node, eager, planned
 
 
 def job() -> JobBuilder:
     return a_job("j").created(500)
+
+
+def with_host(name: str, **offered: int) -> Node:
+    """A node that offers this to pods beside its GPUs."""
+    return replace(a_node(name), host=HostResources.of(offered))
 
 
 NEVER = [
@@ -34,7 +39,7 @@ NEVER = [
         job().needs(12),
         WaitingCode.NOT_ENOUGH_GPUS,
         "It needs 12 GPUs (12 workers), and the cluster has 8 suitable GPUs.",
-        "Ask for fewer workers, or add 4 such GPUs to the cluster.",
+        "Lower spec.workers to at most 8, or add 4 such GPUs to the cluster.",
     ),
     (
         "enough GPUs, of which some are of another model",
@@ -43,7 +48,7 @@ NEVER = [
         job().needs(6, models=["A100"]),
         WaitingCode.NOT_ENOUGH_GPUS,
         "It needs 6 GPUs of A100 (6 workers), and the cluster has 4 suitable GPUs.",
-        "Ask for fewer workers, or add 2 such GPUs to the cluster.",
+        "Lower spec.workers to at most 4, or add 2 such GPUs to the cluster.",
     ),
     (
         "a model that is not there",
@@ -52,7 +57,61 @@ NEVER = [
         job().needs(models=["H200", "H100"]),
         WaitingCode.MODEL_NOT_IN_CLUSTER,
         "It accepts H100 or H200, and the cluster has only A100 (4), T4 (2).",
-        "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+        "Write one of these in spec.gpus.models, or add a node with a model that the job accepts.",
+    ),
+    (
+        "a model that is spelt otherwise",
+        [a_node("m", model="NVIDIA A100-SXM4-80GB"), a_node("n", model="Tesla T4")],
+        [],
+        job().needs(models=["a100*", "NVIDIA V100"]),
+        WaitingCode.MODEL_NOT_IN_CLUSTER,
+        "It accepts NVIDIA V100 or a100*, and the cluster has only NVIDIA A100-SXM4-80GB (4), Tesla T4 (4).",
+        "Write NVIDIA A100-SXM4-80GB in spec.gpus.models, or add a node with a model that the job accepts.",
+    ),
+    (
+        "more CPUs than any node offers",
+        [
+            with_host("m", cpu=96_000, memory=512 * GIB, pods=110),
+            with_host("n", cpu=64_000, memory=256 * GIB),
+            a_node("t", model="T4"),
+        ],
+        [],
+        job().needs(
+            2, models=["A100"], requests=HostResources.of({"cpu": 128_000, "memory": 64 * GIB, "pods": 1})
+        ),
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+        "Each of its workers requests 128 CPUs and 64.0 GiB of memory; the largest node with suitable GPUs, m, offers 96 CPUs.",
+        "In spec.template.spec.containers, lower resources.requests.cpu to at most 96, all containers together, or add a larger node.",
+    ),
+    (
+        "more of two resources, and one that no node has",
+        [with_host("m", cpu=1500, memory=GIB)],
+        [],
+        job().needs(requests=HostResources.of({"cpu": 2000, "memory": 2 * GIB, "example.com/nic": 1})),
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+        "Each of its workers requests 2 CPUs and 1 of example.com/nic and 2.0 GiB of memory; the largest node with suitable GPUs, "
+        "m, offers 1.5 CPUs and 0 of example.com/nic and 1.0 GiB of memory.",
+        "In spec.template.spec.containers, lower resources.requests.cpu to at most 1500m and resources.requests.memory to at most 1024Mi "
+        "and leave out resources.requests[example.com/nic], all containers together, or add a larger node.",
+    ),
+    (
+        "more workers than all nodes have CPUs for",
+        [with_host("m", cpu=8000), with_host("n", cpu=4000)],
+        [],
+        job().needs(4, requests=HostResources.of({"cpu": 4000})),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 4 GPUs (4 workers). Each of its workers requests 4 CPUs: the cluster's nodes together can hold 3 of them, and m has "
+        "the most: 8 CPUs.",
+        "Lower spec.workers to at most 3, request less cpu in spec.template, or add nodes for 1 more.",
+    ),
+    (
+        "a node that takes no pods",
+        [with_host("m", pods=0)],
+        [],
+        job().needs(requests=HostResources.of({"pods": 1})),
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+        "Each of its workers requests a pod; the largest node with suitable GPUs, m, offers 0 pods.",
+        "Add a larger node.",
     ),
     (
         "a level that no GPU is held at",
@@ -75,7 +134,7 @@ NEVER = [
         job().needs(2, minimum_enforcement=Enforcement.MPS),
         WaitingCode.NOT_ENOUGH_GPUS,
         "It needs 2 GPUs held by MPS (2 workers), and the cluster has 1 suitable GPU.",
-        "Ask for fewer workers, or add 1 such GPU to the cluster.",
+        "Lower spec.workers to at most 1, or add 1 such GPU to the cluster.",
     ),
     (
         "more memory than any GPU has",
@@ -84,7 +143,7 @@ NEVER = [
         job().needs(memory_bytes=48 * GIB),
         WaitingCode.GPU_TOO_SMALL,
         "It needs 48.0 GiB of one GPU; the largest that it accepts (A100) has 40.0 GiB for jobs.",
-        f"Ask for at most {40 * GIB} bytes in gpus.memory, or add a node with larger GPUs.",
+        "Lower spec.gpus.memory to at most 40960Mi, or add a node with larger GPUs.",
     ),
     (
         "a worker larger than any node",
@@ -93,7 +152,7 @@ NEVER = [
         job().needs(gpus_per_worker=8),
         WaitingCode.WORKER_LARGER_THAN_NODE,
         "Each of its workers needs 8 GPUs of one node; the largest suitable node, n, has 6.",
-        "Ask for at most 6 in gpus.count and for more workers, or add a larger node.",
+        "Lower spec.gpus.count to at most 6 and use more workers, or add a larger node.",
     ),
     (
         "enough GPUs, in nodes that leave a rest",
@@ -102,7 +161,7 @@ NEVER = [
         job().needs(3, gpus_per_worker=2),
         WaitingCode.NOT_ENOUGH_GPUS,
         "It needs 6 GPUs (3 workers with 2 each), and the cluster's nodes together can hold 2 of its workers.",
-        "Ask for fewer workers, or add nodes for 1 more.",
+        "Lower spec.workers to at most 2, or add nodes for 1 more.",
     ),
 ]
 
@@ -179,7 +238,7 @@ def test_who_never_fits_holds_no_position_before_others(row: tuple[object, ...])
     reason = planned(nodes, subject).waiting["j"]  # type: ignore[arg-type]
     assert reason.never_fits
     assert reason.position == 0
-    assert reason.lacking_gpus or reason.lacking_bytes
+    assert reason.lacking_gpus or reason.lacking_bytes or subject.made.demand.requests
 
 
 @pytest.mark.parametrize("row", FOR_OTHERS, ids=[row[0] for row in FOR_OTHERS])

@@ -11,7 +11,15 @@ from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.host_limits import Left
 from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, lanes_matter, share_needed
-from laneway.scheduling.model.host_resources import HostResources, format_amount, format_requests, scarcest
+from laneway.scheduling.model.host_resources import (
+    MEMORY,
+    HostResources,
+    format_amount,
+    format_requests,
+    less_requested,
+    quantity_of,
+    scarcest,
+)
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
 
@@ -110,7 +118,7 @@ class ClusterCapacity:
         return WaitingReason(
             WaitingCode.MODEL_NOT_IN_CLUSTER,
             f"It accepts {_listed(demand.models)}, and the cluster has only {_models(self._all)}.",
-            "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+            f"Write {self._nearest_models(demand)} in spec.gpus.models, or add a node with a model that the job accepts.",
             lacking_gpus=demand.gpus,
         )
 
@@ -139,7 +147,7 @@ class ClusterCapacity:
             WaitingCode.GPU_TOO_SMALL,
             f"It needs {format_bytes(demand.memory_bytes)} of one GPU; the largest that it accepts "
             f"({largest.model}) has {format_bytes(largest.allocatable_bytes)} for jobs.",
-            f"Ask for at most {largest.allocatable_bytes} bytes in gpus.memory, or add a node with larger GPUs.",
+            f"Lower spec.gpus.memory to at most {quantity_of(MEMORY, largest.allocatable_bytes)}, or add a node with larger GPUs.",
             lacking_bytes=demand.memory_bytes - largest.allocatable_bytes,
         )
 
@@ -159,22 +167,22 @@ class ClusterCapacity:
                 WaitingCode.WORKER_LARGER_THAN_NODE,
                 f"Each of its workers needs {demand.gpus_per_worker} GPUs of one node; the largest suitable node, "
                 f"{self._allocations.nodes[-node].name}, has {most}.",
-                f"Ask for at most {most} in gpus.count and for more workers, or add a larger node.",
+                f"Lower spec.gpus.count to at most {most} and use more workers, or add a larger node.",
                 lacking_gpus=demand.gpus_per_worker - most,
             )
+        slots = _slots(demand, self._counts)
         if suited >= demand.gpus:
-            slots = _slots(demand, self._counts)
             return WaitingReason(
                 WaitingCode.NOT_ENOUGH_GPUS,
                 f"It needs {needs(demand)}, and the cluster's nodes together can hold {slots} of its workers.",
-                f"Ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+                f"Lower spec.workers to at most {slots}, or add nodes for {demand.workers - slots} more.",
                 lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
             )
         lacking = demand.gpus - suited
         return WaitingReason(
             WaitingCode.NOT_ENOUGH_GPUS,
             f"It needs {needs(demand)}, and the cluster has {suitable(suited)}.",
-            f"Ask for fewer workers, or add {lacking} such {'GPU' if lacking == 1 else 'GPUs'} to the cluster.",
+            f"Lower spec.workers to at most {slots}, or add {lacking} such {'GPU' if lacking == 1 else 'GPUs'} to the cluster.",
             lacking_gpus=lacking,
         )
 
@@ -188,19 +196,24 @@ class ClusterCapacity:
             return None
         slots = self._slots(demand, self._counts, alone)
         suited = [node for node, counts in enumerate(self._counts) if _node_slots(demand, counts)]
-        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.left_alone)
+        number, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.left_alone)
         asks = f"Each of its workers requests {format_requests(demand.requests)}"
-        has = f"{node} has the most: {format_amount(lacking, amount)}"
         if not slots:
+            offered = self._allocations.hosts.left_alone(number) or {}
+            short = [name for name, wanted in demand.requests.amounts if offered.get(name, 0) < wanted]
+            has = " and ".join(format_amount(name, offered.get(name, 0)) for name in short)
+            less = less_requested(demand.requests, offered)
             return WaitingReason(
                 WaitingCode.WORKER_LARGER_THAN_NODE,
-                f"{asks}; no node has as much, and {has}.",
-                f"Request less {lacking} in the template, or add a larger node.",
+                f"{asks}; the largest node with suitable GPUs, {self._name(number)}, offers {has}.",
+                f"{less}, or add a larger node." if less else "Add a larger node.",
             )
+        has = f"{self._name(number)} has the most: {format_amount(lacking, amount)}"
         return WaitingReason(
             WaitingCode.NOT_ENOUGH_GPUS,
             f"It needs {needs(demand)}. {asks}: the cluster's nodes together can hold {slots} of them, and {has}.",
-            f"Request less {lacking} in the template, ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+            f"Lower spec.workers to at most {slots}, request less {lacking} in spec.template, or add nodes for "
+            f"{demand.workers - slots} more.",
             lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
         )
 
@@ -210,19 +223,19 @@ class ClusterCapacity:
             for node, counts in enumerate(self._usable_counts)
             if node not in avoided and _node_slots(demand, counts)
         ]
-        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.offered)
+        number, lacking, amount = self._with_most(demand.requests, suited, self._allocations.hosts.offered)
         return WaitingReason(
             WaitingCode.HELD_BY_OTHER_PODS,
             f"It needs {needs(demand)}. Each of its workers requests {format_requests(demand.requests)}: the nodes have as "
-            f"much, but other pods hold some of it, and {node} has the most left: "
+            f"much, but other pods hold some of it, and {self._name(number)} has the most left: "
             f"{format_amount(lacking, max(0, amount))}.",
             f"It can start when pods that are no workers end there, or when the template requests less {lacking}.",
         )
 
     def _with_most(
         self, requests: HostResources, nodes: Iterable[int], left: Callable[[int], Left | None]
-    ) -> tuple[str, str, int]:
-        """Return the name of the node that comes closest to taking a worker, the resource that is scarcest there, and how much of it
+    ) -> tuple[int, str, int]:
+        """Return the number of the node that comes closest to taking a worker, the resource that is scarcest there, and how much of it
         is left."""
         found = []
         for node in nodes:
@@ -231,7 +244,21 @@ class ClusterCapacity:
             amount = amounts.get(lacking, 0)
             found.append((amount / requests.of_resource(lacking), -node, lacking, amount))
         _, number, lacking, amount = max(found)
-        return self._allocations.nodes[-number].name, lacking, amount
+        return -number, lacking, amount
+
+    def _name(self, number: int) -> str:
+        return self._allocations.nodes[number].name
+
+    def _nearest_models(self, demand: Demand) -> str:
+        """Return in words which of the cluster's models a job's user may have meant; else that any of them would do."""
+        wanted = [model.strip("*").casefold() for model in demand.models]
+        models = sorted({gpu_class.model for gpu_class in self._all})
+        near = [
+            each
+            for each in models
+            if any(name in each.casefold() or each.casefold() in name for name in wanted)
+        ]
+        return _listed(near) if near else "one of these"
 
     def _slots(
         self,

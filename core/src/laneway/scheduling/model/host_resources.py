@@ -82,3 +82,34 @@ def format_requests(requests: HostResources) -> str:
     """Return requests for people, without the pod itself."""
     named: Iterable[str] = (format_amount(*each) for each in requests.amounts if each[0] != "pods")
     return " and ".join(named) or "a pod"
+
+
+def quantity_of(name: str, amount: int) -> str:
+    """Return an amount as one writes it in a spec, rounded down: ``1500m`` CPUs, ``512Mi`` of memory."""
+    if name == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if name in _BYTES and amount >= 2**20:
+        return f"{amount // 2**20}Mi"
+    return str(amount)
+
+
+def less_requested(requests: HostResources, offered: Mapping[str, int]) -> str:
+    """Return what to write in a job's template so that a worker fits into what a node offers; empty where only pods are short."""
+    short = [name for name, amount in requests.amounts if offered.get(name, 0) < amount and name != "pods"]
+    fields = {
+        name: f"resources.requests[{name}]" if "/" in name else f"resources.requests.{name}" for name in short
+    }
+    lower = [
+        f"{fields[name]} to at most {quantity_of(name, offered[name])}"
+        for name in short
+        if offered.get(name, 0) > 0
+    ]
+    leave_out = [fields[name] for name in short if offered.get(name, 0) <= 0]
+    parts = [
+        f"{verb} {' and '.join(named)}"
+        for verb, named in (("lower", lower), ("leave out", leave_out))
+        if named
+    ]
+    return (
+        f"In spec.template.spec.containers, {' and '.join(parts)}, all containers together" if parts else ""
+    )

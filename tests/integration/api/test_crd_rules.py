@@ -101,6 +101,14 @@ WRONG = {
         job("spec.gpus", {"type": "Count", "count": 0}),
         "spec.gpus.count in body should be greater than or equal to 1",
     ),
+    "more GPUs per worker than any node has": (
+        job("spec.gpus", {"type": "Count", "count": 17}),
+        "spec.gpus.count in body should be less than or equal to 16",
+    ),
+    "CPUs without a number": (
+        job(f"{CONTAINER}.resources", {"requests": {"cpu": "lots"}}),
+        "spec.template.spec.containers[0].resources.requests.cpu in body should match",
+    ),
     "memory without a number": (
         job("spec.gpus", {"type": "Memory", "memory": "plenty"}),
         "such as 512Mi or 8Gi",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.state.timers import Timers
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -120,7 +123,14 @@ class SchedulerSync:
         for uid in self._jobs.keys() - jobs if other_choice else ():
             self._sync_avoided(cache.jobs[uid], now_seconds)
         if self.scheduler.learns_services:
-            self.scheduler.learn_services(self.templates.past_services(), now_seconds)
+            self._sync_services(now_seconds)
+
+    def _sync_services(self, now_seconds: float) -> None:
+        """Give the scheduler the services of ended jobs, as the TrainingProfiles have them."""
+        past = self.templates.past_services()
+        if self.scheduler.learn_services(past, now_seconds):
+            extra = {"completed": past.completed, "stopped": past.stopped}
+            logger.info("services of ended jobs learnt", extra=extra)
 
     def sync_job(self, reconciled: ReconciledJob, state: ClusterState, now_seconds: float) -> None:
         """Give the scheduler a job, as it is or as it is to be."""

@@ -489,6 +489,15 @@ def test_a_job_that_is_deleted_before_its_end_counts_as_stopped() -> None:
     assert not cycle._sync.templates._deleted
 
 
+def test_templates_that_only_fail_displace_none_with_figures() -> None:
+    measured = [stored(used(NOW - 5000 - number), f"t{number}") for number in range(PROFILES_PER_NAMESPACE)]
+    cluster = Cluster(*measured)
+    broken = served("broken", 2048).after(transitions.failed, "OOM", "no memory", NOW - 4, NOW - 4)
+    cluster.cycle([broken.record])
+    assert f"ns/{TEMPLATE}" not in cluster.profiles
+    assert len(cluster.profiles) == PROFILES_PER_NAMESPACE
+
+
 def test_an_image_that_fails_at_once_replaces_no_figures() -> None:
     before = learnt(None, [shown("i")], NOW)
     broken = shown("j", started=NOW - 50, profile=None, images=("sha256:2",), ended_at=NOW - 40, fails=True)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
 from laneway.api.model_selector import selects
 from laneway.api.rfc3339 import format_time, parse_time
@@ -111,6 +112,22 @@ def known_template(
 def template_of(job: JobRecord) -> str | None:
     """Return the key of a job's template, ``namespace/hash``; None where its spec is wrong."""
     return None if job.desired is None else f"{job.namespace}/{job.desired.template_hash}"
+
+
+class _Rank(NamedTuple):
+    """How worth keeping a profile is: the larger, the more."""
+
+    in_use: bool
+    """Whether jobs that have not ended use it."""
+
+    has_figures: bool
+    """Whether a job was measured or has completed; else all of them failed, or were deleted."""
+
+    last_used_seconds: float
+    key: str
+
+
+_LAST = _Rank(in_use=False, has_figures=False, last_used_seconds=0.0, key="")
 
 
 Profiles = Mapping[str, Mapping[str, ProfileRecord]]
@@ -241,11 +258,13 @@ class TemplateBook:
         found: list[ProfileRecord] = []
         for namespace in sorted(namespaces):
             ranked = self._ranked(profiles.get(namespace, {}))
-            oldest = (False, now_seconds - PROFILE_UNUSED_SECONDS)
+            oldest_seconds = now_seconds - PROFILE_UNUSED_SECONDS
             found += (
                 record
                 for place, (rank, record) in enumerate(ranked)
-                if place >= PROFILES_PER_NAMESPACE or rank[:2] < oldest or record.problem
+                if place >= PROFILES_PER_NAMESPACE
+                or (not rank.in_use and rank.last_used_seconds < oldest_seconds)
+                or record.problem
             )
         return tuple(found)
 
@@ -299,7 +318,7 @@ class TemplateBook:
 
     def _ready(self, keys: Iterable[str], profiles: Profiles, now_seconds: float) -> Iterator[ProfileWrite]:
         """Yield those that may be written: not so soon after the last time, and no new one that would be surplus at once."""
-        least: dict[str, tuple[bool, float, str]] = {}
+        least: dict[str, _Rank] = {}
         for key in keys:
             after, before = self._unwritten[key], _stored(profiles, key)
             namespace, _, name = key.partition("/")
@@ -307,7 +326,7 @@ class TemplateBook:
                 if namespace not in least:
                     ranked = self._ranked(profiles.get(namespace, {}))
                     full = len(ranked) >= PROFILES_PER_NAMESPACE
-                    least[namespace] = ranked[PROFILES_PER_NAMESPACE - 1][0] if full else (False, 0.0, "")
+                    least[namespace] = ranked[PROFILES_PER_NAMESPACE - 1][0] if full else _LAST
                 if self._rank(key, after) < least[namespace]:
                     continue
             elif before.problem or _writable_seconds(before.status) > now_seconds:
@@ -315,16 +334,15 @@ class TemplateBook:
             status = after.model_copy(update={"updated_at": format_time(now_seconds)})
             yield ProfileWrite(namespace, name, before, status)
 
-    def _ranked(
-        self, there: Mapping[str, ProfileRecord]
-    ) -> list[tuple[tuple[bool, float, str], ProfileRecord]]:
+    def _ranked(self, there: Mapping[str, ProfileRecord]) -> list[tuple[_Rank, ProfileRecord]]:
         """Return the profiles of a namespace with their ranks, those to keep first."""
         ranked = ((self._rank(record.key, record.status), record) for record in there.values())
         return sorted(ranked, key=lambda each: each[0], reverse=True)
 
-    def _rank(self, key: str, status: TrainingProfileStatus) -> tuple[bool, float, str]:
-        """Return whether jobs that have not ended use a profile, when it was last used, and its key."""
-        return key in self._jobs, parse_time(status.last_used) if status.last_used else 0.0, key
+    def _rank(self, key: str, status: TrainingProfileStatus) -> _Rank:
+        has_figures = any(each.profile is not None or each.completed_jobs for each in status.models)
+        last_used_seconds = parse_time(status.last_used) if status.last_used else 0.0
+        return _Rank(key in self._jobs, has_figures, last_used_seconds, key)
 
 
 def _stored(profiles: Profiles, key: str) -> ProfileRecord | None:

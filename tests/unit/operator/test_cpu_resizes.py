@@ -317,19 +317,21 @@ def test_an_injected_sidecar_still_counts_beside_cpus_that_were_given() -> None:
 
 
 def test_a_job_is_tried_with_other_cpus_and_then_has_what_it_can_use() -> None:
-    """Four CPUs keep its GPU busy. The kubelet does what it is asked; the nodes count iterations."""
+    """Four CPUs keep its GPU busy. The kubelet does what it is asked, a while later; the nodes count iterations."""
     cluster = Cluster("tune")
-    job, pod_cpus, iterations = runs(asking("a", 2, 2, minimumCPU="1")), 2.0, 0.0
+    job, pod_cpus, has_cpus, iterations = runs(asking("a", 2, 2, minimumCPU="1")), 2.0, 2.0, 0.0
     seen = []
-    for _ in range(60):
-        iterations += 10 * min(pod_cpus, 4)
+    for step in range(80):
+        iterations += 10 * min(has_cpus, 4)
+        if step % 2:
+            has_cpus = pod_cpus
         figures = {
             "profiled": True,
             "persistentBytes": GIB,
             "iterations": int(iterations),
             "iterationMicroseconds": 250_000,
         }
-        result = cluster.run([job], [pod_of(job, pod_cpus, pod_cpus)], figures=figures)
+        result = cluster.run([job], [pod_of(job, pod_cpus, has_cpus)], figures=figures)
         for write in result.resizes:
             pod_cpus = write.cpu_millis / 1000
             seen.append(pod_cpus)
@@ -370,3 +372,23 @@ def test_a_pod_that_waits_elsewhere_keeps_only_its_own_cpus_free(waits: int, gro
     job = runs(asking("a", 1))
     history = WriteHistory({}, {}, cpus_waited_for=(waits,))
     assert bool(resized(Cluster().run([job], [pod_of(job)], history))) == grows
+
+
+@pytest.mark.parametrize(
+    ("status", "held", "settled"),
+    [
+        ({}, 2000, True),
+        ({"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "1998m"}}}, 2000, True),
+        ({"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}}, 3000, False),
+        ({"resources": {"requests": {"cpu": "1"}}}, 2000, False),
+        ({"resources": {"requests": {"cpu": "3"}}}, 3000, False),
+    ],
+)
+def test_a_pod_holds_the_most_of_what_its_spec_and_its_kubelet_say(
+    status: dict[str, Any], held: int, settled: bool
+) -> None:
+    raw = a_pod(runs(asking("a", 2))).running().raw
+    raw["status"]["containerStatuses"][0] |= status
+    cpus = parse_worker_pod(raw).cpus
+    assert cpus is not None
+    assert (cpus.held_millis, cpus.settled) == (held, settled)

@@ -54,6 +54,9 @@ class CPUProbes:
     """What was measured of running jobs, and what is tried now. Lost at a restart, except for what statuses have."""
 
     def __init__(self) -> None:
+        self._counted: set[str] = set()
+        """Uids of jobs whose iterations are counted now, alone on their GPUs."""
+
         self._windows: dict[str, _Window] = {}
         """By uid."""
 
@@ -68,6 +71,7 @@ class CPUProbes:
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""
+        self._counted.discard(uid)
         for each in (self._windows, self._points, self._probes, self._given_up):
             each.pop(uid, None)
 
@@ -79,7 +83,12 @@ class CPUProbes:
             count: what is counted now; None: nothing, or it does not count.
             cpu_millis: CPUs of each trainer; None: they are being changed, or not limited.
         """
-        if count is None or cpu_millis is None or count.sharers:
+        if count is None or count.sharers:
+            self._windows.pop(uid, None)
+            self._counted.discard(uid)
+            return
+        self._counted.add(uid)
+        if cpu_millis is None:
             self._windows.pop(uid, None)
             return
         window = self._windows.get(uid)
@@ -103,7 +112,7 @@ class CPUProbes:
 
     def counts(self, uid: str) -> bool:
         """Whether a job's iterations are counted now, and it shares its GPUs with no other."""
-        return uid in self._windows
+        return uid in self._counted
 
     def added(self, uid: str, profile: ProfileStatus) -> ProfileStatus:
         """Return a job's profile with what was measured of it."""

@@ -254,7 +254,10 @@ class CPUResizes:
         if bound or not probes.counts(uid) or any(each.pod.node in this.short for each in changes):
             probes.drop(uid)
             return changes
-        idle = min(each.cpus.held_millis + this.free_on(each.pod.node) for each in changes)
+        idle = min(
+            each.cpus.held_millis + this.free_on(each.pod.node) - this.kept.get(each.pod.node, 0)
+            for each in changes
+        )
         allotted = max(each.wanted_millis for each in changes)
         most = allotted if math.isinf(idle) else max(allotted, int(idle) // _STEP_MILLIS * _STEP_MILLIS)
         known = cpu_points(job.job, sync.templates.of(job.job))

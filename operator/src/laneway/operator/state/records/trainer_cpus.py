@@ -14,6 +14,9 @@ from laneway.api.pod_requests import amounts, pod_requests
 from laneway.api.training_job import TrainingJobSpec
 
 CPU = "cpu"
+_ROUNDING_MILLIS, _ROUNDING_RATIO = 10, 0.02
+"""What a container has is read back from its cgroup, whose weights are coarser than the requests that they are made from."""
+
 _PENDING, _IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 
 
@@ -54,7 +57,7 @@ class TrainerCPUs:
     """The most of what the spec requests, the kubelet has allocated and the container has. kube-scheduler counts the same."""
 
     allocated_millis: int
-    """What the kubelet has allocated; as the spec where it does not say."""
+    """What the kubelet has allocated; where it does not say, what the container has, or else the spec."""
 
     infeasible: str = ""
     """Why the kubelet will never give what the spec requests, as its message says; empty where it may."""
@@ -108,8 +111,10 @@ def trainer_cpus(
     found: Mapping[str, Any] = next(
         (each for each in containers if each.get("name") == trainer.get("name")), {}
     )
-    allocated = amounts(found.get("allocatedResources") or {}).get(CPU, request_millis)
     actual, _ = _cpus(found.get("resources") or {})
+    allocated = amounts(found.get("allocatedResources") or {}).get(CPU, actual or request_millis)
+    if abs(actual - allocated) <= max(_ROUNDING_MILLIS, _ROUNDING_RATIO * allocated):
+        actual = allocated
     conditions = {
         each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"
     }

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional, Union
 from laneway.client.distributed.gang_pause import TorchGang
 from laneway.client.fit.fit_meter import FitMeter
 from laneway.client.fit.memory_fit import MemoryFit, Mode
+from laneway.client.goodput.meter import GoodputMeter
 from laneway.client.memory.cpu_meter import CpuMeter
 from laneway.client.memory.cuda_meter import CudaMeter
 from laneway.client.offload.torch_mover import TorchMover
@@ -124,6 +125,7 @@ class TorchHooks:
         self._optimizers: dict[int, tuple[Any, dict[int, int]]] = {}
         """By address: a weak reference, and the bytes of each tensor that it trains."""
         self._steps = OptimizerSteps()
+        self._goodput = GoodputMeter(torch, owner.guard.progress.batch)
         self._steps_seen = 0
         self._backward = NO_BACKWARD
         """The backward pass whose end will be a boundary."""
@@ -194,6 +196,8 @@ class TorchHooks:
             or (self._may_compile and self._is_compiling())
         ):
             return
+        if self._goodput.samples:
+            self._goodput.on_step(optimizer)
         steps, inside = self._steps, guard.iteration_session is not None
         if self._current_backward() == NO_BACKWARD and steps.on_begin(id(optimizer), inside):
             self._boundary(trained=True)
@@ -294,6 +298,8 @@ class TorchHooks:
             owner.guard.begin()
             if args:
                 owner.guard.meter.observe_inputs(args)
+            if module is not None and self._evaluated is None and self._goodput.due <= owner.guard.iterations:
+                self._sample_goodput(module, args)
         except BaseException as raised:
             self._expect_forward()
             if not self._suppresses(raised):
@@ -306,10 +312,20 @@ class TorchHooks:
         elif self._steps.awaiting == key:
             self._before_forward.enable()  # in case a forward comes before the awaited step
 
+    def _sample_goodput(self, module: Any, args: tuple[Any, ...]) -> None:
+        known = [reference() for reference, _ in self._optimizers.copy().values()]
+        optimizers = [optimizer for optimizer in known if optimizer is not None]
+        if optimizers:
+            largest = max(optimizers, key=lambda each: largest_trained([each]))
+            self._goodput.begin(module, args, largest, watchable=not self._may_compile)
+
     def _boundary(self, trained: bool) -> None:
         self._expect_forward()
+        guard = self._client.guard
+        if self._goodput.samples and self._goodput.end(guard.iterations + trained, guard.busy_ns):
+            guard.progress.note_batch()
         try:
-            self._client.guard.end(trained)
+            guard.end(trained)
         except BaseException as raised:
             if not self._suppresses(raised):
                 raise
@@ -367,6 +383,7 @@ class TorchHooks:
         @functools.wraps(step)
         def step_or_skip(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             seen = self._steps_seen
+            self._goodput.scaler = scaler
             result = step(scaler, optimizer, *args, **kwargs)
             if self._steps_seen == seen:
                 self._on_step(optimizer, args, kwargs)
@@ -377,6 +394,7 @@ class TorchHooks:
 
     def _become_helper(self) -> None:
         self._is_helper = True
+        self._goodput = GoodputMeter(self._torch, self._client.guard.progress.batch)
         self._evaluated = None
         self._steps = OptimizerSteps()
         self._optimizers.clear()

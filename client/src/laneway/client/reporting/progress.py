@@ -14,6 +14,7 @@ from collections import deque
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
+from laneway.client.reporting.batch import BatchReport
 from laneway.client.reporting.saved_work import SavedWork
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Progress:
         self.pending = False
         """There are values that the agent has not received."""
         self.saved_work = SavedWork()
+        self.batch = BatchReport()
         self._profiler = profiler
         self._has_agent = has_agent
         self._values: dict[str, Any] = {}
@@ -99,6 +101,10 @@ class Progress:
         self.saved_work.note_save(began_at)
         self.pending = self._has_agent
 
+    def note_batch(self) -> None:
+        """Records that there is news of the batch."""
+        self.pending = self._has_agent
+
     def resend(self) -> None:
         """Marks the values for a new agent, which has received none."""
         self.pending = bool(self._values or self.saved_work.fields())
@@ -117,7 +123,7 @@ class Progress:
         try:
             packet: dict[str, Any] = {name: self._read(name) for name in NAMES if name in self._values}
             packet["remaining_seconds"] = self._remaining_seconds(packet)
-            session.send_message("report", **packet, **self.saved_work.fields())
+            session.send_message("report", **packet, **self.saved_work.fields(), **self.batch.fields())
         except Exception as fault:  # an internal or device error: reporting must not end a training
             log.debug("a report could not be sent: %r", fault)
 

@@ -1,0 +1,76 @@
+"""The gradient noise scale and the batch, as the client finds them with real PyTorch, on gradients whose noise
+is known; and the learning rate of a batch that grows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client.jobs import Job
+
+NOISE_SCALE = 100
+"""The script's."""
+
+Find = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def find(tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[], int]) -> Find:
+    """Returns what the client of each rank has found."""
+    nobody = tmp_path / "nobody"
+    nobody.mkdir()
+
+    def found(*options: str) -> list[dict[str, Any]]:
+        port = str(rendezvous_port())
+        lines = run("noisy_gradients.py", *options, laneway=nobody, MASTER_PORT=port).results()
+        return sorted(lines, key=lambda line: int(line["rank"]))
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks", "passes"),
+    [
+        pytest.param((), 1, 1, id="one process"),
+        pytest.param(("--passes=3", "--scaler"), 1, 3, id="accumulated and scaled gradients"),
+        pytest.param(("--ranks=2",), 2, 1, id="DistributedDataParallel"),
+        pytest.param(
+            ("--ranks=2", "--passes=3", "--scaler", "--unused"),
+            2,
+            3,
+            id="DistributedDataParallel with no_sync, a scaler and an unused parameter",
+        ),
+    ],
+)
+def test_the_noise_scale_and_the_batch_are_found(
+    find: Find, options: tuple[str, ...], ranks: int, passes: int
+) -> None:
+    found = find(*options)
+    assert len(found) == ranks
+    for each in found:
+        assert (each["ranks"], each["local_batch"], each["passes"]) == (ranks, 8, passes)
+        assert each["initial_batch"] == each["max_batch"] == 8 * ranks * passes
+    noise_scale = statistics.mean(each["noise_scale"] for each in found)
+    assert NOISE_SCALE / 1.5 < noise_scale < NOISE_SCALE * 1.5
+
+
+def test_compiled_code_keeps_its_parameters_free_of_hooks(find: Find) -> None:
+    assert find("--compiled", "--steps=50") == [{"rank": 0, "gain": 1.0}], (
+        "the passes of a step are not known"
+    )
+
+
+def test_adascale_measures_one_gain_for_all_ranks(find: Find) -> None:
+    gains = {each["gain"] for each in find("--ranks=2", "--rule=adascale")}
+    assert len(gains) == 1, "otherwise the replicas would drift apart"
+    assert gains.pop() == pytest.approx((NOISE_SCALE / 8 + 1) / (NOISE_SCALE / 16 + 1), rel=0.1)
+
+
+def test_the_square_root_of_a_batch_that_grows(find: Find) -> None:
+    found = find("--ranks=3", "--rule=square-root", "--steps=20")
+    assert [each["gain"] for each in found] == [pytest.approx(3**0.5)] * 3
+    assert {(each["initial_batch"], each["max_batch"]) for each in found} == {(8, 1024)}

@@ -114,6 +114,19 @@ WRONG = {
         "such as 512Mi or 8Gi",
     ),
     "no memory": (job("spec.gpus", {"type": "Memory", "memory": "0"}), "such as 512Mi or 8Gi"),
+    "half a range of workers": (job("spec.minWorkers", 1), "minWorkers and maxWorkers belong together"),
+    "an inverted range of workers": (
+        {**GOOD, "spec": {**GOOD["spec"], "minWorkers": 3, "maxWorkers": 2}},
+        "workers is not between minWorkers and maxWorkers",
+    ),
+    "an elastic job whose name is no Service's": (
+        {
+            **GOOD,
+            "metadata": {"name": "3d", "namespace": "default"},
+            "spec": {**GOOD["spec"], "workers": 1, "minWorkers": 1, "maxWorkers": 2},
+        },
+        "begin it with a letter",
+    ),
     "no workers": (job("spec.workers", 0), "spec.workers in body should be greater than or equal to 1"),
     "too many workers": (
         job("spec.workers", 1025),
@@ -282,6 +295,21 @@ def test_a_job_of_one_worker_may_begin_with_a_digit(control_plane: LoopbackContr
     assert accepted.returncode == 0, accepted.stderr
 
 
+def test_a_job_with_a_range_is_scaled_within_it(control_plane: LoopbackControlPlane) -> None:
+    elastic = job("spec.minWorkers", 1, name="elastic")
+    elastic["spec"]["maxWorkers"] = 4
+    assert apply(control_plane, elastic).returncode == 0
+    scaled = kubectl(control_plane, "scale", "trainingjob/elastic", "--replicas=4")
+    assert scaled.returncode == 0, scaled.stderr
+    shown = kubectl(control_plane, "get", "trainingjob/elastic", "--subresource=scale", "-o", "json")
+    assert json.loads(shown.stdout)["spec"] == {"replicas": 4}
+    refused = kubectl(control_plane, "scale", "trainingjob/elastic", "--replicas=5")
+    assert "workers is not between minWorkers and maxWorkers" in refused.stderr
+    elastic["spec"]["workers"] = 4
+    elastic["spec"]["maxWorkers"] = 8
+    assert "maxWorkers is immutable" in apply(control_plane, elastic).stderr
+
+
 def test_an_empty_priority_class_is_none(control_plane: LoopbackControlPlane) -> None:
     wanted = job("spec.priorityClassName", "urgent")
     wanted["spec"]["template"]["spec"]["priorityClassName"] = ""
@@ -292,7 +320,12 @@ def test_an_empty_priority_class_is_none(control_plane: LoopbackControlPlane) ->
 def test_what_decides_the_placement_cannot_change_later(control_plane: LoopbackControlPlane) -> None:
     assert apply(control_plane, job(name="fixed")).returncode == 0
     answer = apply(control_plane, job("spec.workers", 3, name="fixed"))
-    assert "workers is immutable: delete the job and create it again" in answer.stderr
+    assert "workers can change only where minWorkers and maxWorkers are set" in answer.stderr
+    answer = kubectl(control_plane, "scale", "trainingjob/fixed", "--replicas=3")
+    assert "workers can change only where minWorkers and maxWorkers are set" in answer.stderr
+    ranged = job("spec.minWorkers", 1, name="fixed")
+    ranged["spec"]["maxWorkers"] = 4
+    assert "set minWorkers and maxWorkers when you create the job" in apply(control_plane, ranged).stderr
     answer = apply(control_plane, job("spec.managedBy", "example.com/other", name="fixed"))
     assert "managedBy is immutable: delete the job and create it again" in answer.stderr
     assert apply(control_plane, job("spec.suspend", True, name="fixed")).returncode == 0

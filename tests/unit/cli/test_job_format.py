@@ -51,6 +51,19 @@ def test_requests(gpus: dict[str, Any], workers: int, want: str) -> None:
     assert job_format.requested(a_job(gpus=gpus, workers=workers)) == want
 
 
+def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
+    rescale = {"since": CREATED, "fromWorkers": 1, "toWorkers": 2, "costMilliseconds": 31_000}
+    job = a_job(workers=4, rescale=rescale, attemptWorkers=2, rescalePending="It runs on with 2 workers.")
+    job["spec"] |= {"minWorkers": 1, "maxWorkers": 8}
+    job["status"]["workers"] = 2
+    text = "\n".join(description(job, NOW))
+    assert "Requests:     2 × 50% GPU\nWorkers:      2 now; 4 in the spec; 1 to 8 possible" in text
+    assert "Rescaled:     1m35s ago, from 1 to 2 workers; 31 s without training" in text
+    assert "Rescale:      It runs on with 2 workers." in text
+    assert (job_format.workers(job), job_format.ranks(job)) == (2, 4)
+    assert job_format.scaling(a_job(workers=2)) == job_format.last_rescale(a_job(workers=2), NOW) == ""
+
+
 @pytest.mark.parametrize(
     ("seconds", "want"),
     [(-3, "0s"), (59, "59s"), (60, "1m"), (450, "7m30s"), (11100, "3h5m"), (187200, "2d4h"), (86400, "1d")],

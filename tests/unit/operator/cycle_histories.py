@@ -121,6 +121,7 @@ class WithMemory(RuleBasedStateMachine):
         template=st.sampled_from(TEMPLATES),
         priority=st.sampled_from([None, "urgent"]),
         cpu=st.sampled_from([None, "1500m", "3"]),
+        elastic=st.booleans(),
     )
     def submit(
         self,
@@ -129,6 +130,7 @@ class WithMemory(RuleBasedStateMachine):
         template: dict[str, Any],
         priority: str | None,
         cpu: str | None = None,
+        elastic: bool = False,
     ) -> None:
         name = f"j{self.made}"
         self.made += 1
@@ -145,12 +147,14 @@ class WithMemory(RuleBasedStateMachine):
             "gpus": gpus,
             "template": {"spec": {"containers": [container], **template}},
         }
+        if elastic:
+            fields |= {"minWorkers": 1, "maxWorkers": 3}
         if priority:
             fields["priorityClassName"] = priority
         job = a_job(name).spec(**fields).metadata(creationTimestamp=format_time(self.now))
         self.put("jobs", name, job.raw)
 
-    @rule(data=st.data(), change=st.sampled_from(["suspend", "delete", "spoil", "touch"]))
+    @rule(data=st.data(), change=st.sampled_from(["suspend", "delete", "spoil", "touch", "scale", "scale"]))
     def change_job(self, data: st.DataObject, change: str) -> None:
         if not self.known("jobs"):
             return
@@ -164,6 +168,8 @@ class WithMemory(RuleBasedStateMachine):
             spec = dict(raw["spec"])
             if change == "suspend":
                 spec["suspend"] = not spec.get("suspend", False)
+            elif change == "scale" and "maxWorkers" in spec:
+                spec["workers"] = data.draw(st.integers(1, 3))
             metadata = {**raw["metadata"], "generation": raw["metadata"]["generation"] + 1}
             self.put("jobs", name, {**raw, "metadata": metadata, "spec": spec})
 
@@ -400,6 +406,8 @@ class WithMemory(RuleBasedStateMachine):
         fresh = fresh_cycle.run(self.state(), self.history(), self.now)
         remembered = self.decided()
         assert remembered.decision == fresh.decision
+        for key, workers in remembered.decision.starts.items():
+            assert len(workers) == self.raw[f"jobs/{key.split('/')[1]}"]["spec"]["workers"]
         assert scheduler_input(self.remembering._sync) == scheduler_input(fresh_cycle._sync)
         assert remembered.waiting == fresh.waiting
         assert list(remembered.waiting) == list(fresh.waiting)
@@ -432,7 +440,8 @@ class WithMemory(RuleBasedStateMachine):
             return
         for worker in write.creates:
             assert job.desired is not None
-            pod = worker_pod(job, job.desired.spec, worker, write.status.attempt)
+            spec = job.desired.spec.with_workers(len(write.status.placement))
+            pod = worker_pod(job, spec, worker, write.status.attempt)
             name = pod["metadata"]["name"]
             pod["metadata"]["uid"] = f"uid-{name}-{self.versions}"
             pod["status"] = {"phase": "Pending"}

@@ -51,8 +51,38 @@ def conditions(job: Object) -> list[Object]:
     return list(status(job).get("conditions") or ())
 
 
+def workers(job: Object) -> int:
+    """Return the number of workers of a job's current attempt; while it has none, of its next one."""
+    return int(status(job).get("workers") or job["spec"].get("workers", 1))
+
+
+def ranks(job: Object) -> int:
+    """Return how many ranks a job has or had in its last attempt, or is to have."""
+    return max(int(status(job).get("attemptWorkers", 0)), int(job["spec"].get("workers", 1)))
+
+
+def scaling(job: Object) -> str:
+    """Return how many workers an elastic job has and may have; empty for any other job."""
+    spec = job["spec"]
+    if spec.get("minWorkers") is None:
+        return ""
+    has = status(job).get("workers", 0)
+    return f"{has} now; {spec.get('workers', 1)} in the spec; {spec['minWorkers']} to {spec.get('maxWorkers')} possible"
+
+
+def last_rescale(job: Object, now_seconds: float) -> str:
+    """Return when a job was last rescaled, and what that cost; empty if it never was."""
+    rescale = status(job).get("rescale")
+    if not rescale:
+        return ""
+    ago = duration(now_seconds - rfc3339.parse_time(rescale["since"]))
+    cost = rescale.get("costMilliseconds")
+    lost = "" if cost is None else f"; {cost / 1000:.0f} s without training"
+    return f"{ago} ago, from {rescale['fromWorkers']} to {rescale['toWorkers']} workers{lost}"
+
+
 def requested(job: Object) -> str:
-    """Return a job's request: ``2 × 50% GPU``, ``4 × 2 GPUs``, ``8Gi of a GPU``."""
+    """Return a job's request: ``2 × 50% GPU``, ``4 × 2 GPUs``, ``8Gi of a GPU``; of an elastic job what it has now."""
     spec = job["spec"]
     gpus = spec["gpus"]
     if gpus["type"] == GPURequestType.MEMORY:
@@ -61,8 +91,8 @@ def requested(job: Object) -> str:
         part = f"{gpus['sharePercent']}% GPU"
     else:
         part = f"{gpus['count']} GPU{'s' if gpus['count'] > 1 else ''}"
-    workers = spec.get("workers", 1)
-    return part if workers == 1 else f"{workers} × {part}"
+    number = workers(job)
+    return part if number == 1 else f"{number} × {part}"
 
 
 def placement(job: Object) -> list[str]:
@@ -132,7 +162,8 @@ def explanation(job: Object, now_seconds: float) -> list[str]:
             *_waiting_lines(job, wait, now_seconds),
         ]
     if now in (SummaryState.RUNNING, SummaryState.STARTING):
-        return [f"{name} is {now.lower()}.", *_preemption_lines(job), *placement(job)]
+        pending = [text] if (text := status(job).get("rescalePending")) else []
+        return [f"{name} is {now.lower()}.", *pending, *_preemption_lines(job), *placement(job)]
     latest = max(conditions(job), key=lambda item: str(item["lastTransitionTime"]))
     reason = status(job).get("reason")
     return [f"{name} is {now.lower()}{f' ({reason})' if reason else ''}.", str(latest["message"])]

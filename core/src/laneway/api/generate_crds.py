@@ -98,6 +98,7 @@ def crd(
     root: Schema | None = None,
     required: list[str] | None = None,
     selectable: tuple[str, ...] = (),
+    scale: Schema | None = None,
 ) -> Schema:
     """Return a CustomResourceDefinition of one version. Where there is a spec, the status is a subresource; else one writer has
     the whole object, and writes it at once."""
@@ -115,6 +116,7 @@ def crd(
     }
     if required:
         schema["required"] = required
+    subresources = {"status": {}, **({"scale": scale} if scale else {})}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -136,7 +138,7 @@ def crd(
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": schema},
-                    **({} if spec is None else {"subresources": {"status": {}}}),
+                    **({} if spec is None else {"subresources": subresources}),
                     "additionalPrinterColumns": columns,
                     **(
                         {"selectableFields": [{"jsonPath": path} for path in selectable]}
@@ -165,10 +167,16 @@ def training_job() -> Schema:
         spec=spec,
         status=schema_of(TrainingJobStatus),
         selectable=(".status.state",),
+        scale={
+            "specReplicasPath": ".spec.workers",
+            "statusReplicasPath": ".status.workers",
+            "labelSelectorPath": ".status.selector",
+        },
         columns=[
             column("State", "string", ".status.state", "Summary of the conditions."),
             column("Reason", "string", ".status.reason", "Why the job is in this state."),
             column("Workers", "integer", ".spec.workers", "Number of workers."),
+            column("Current", "integer", ".status.workers", "Workers of the current attempt.", priority=1),
             column(
                 "Progress", "integer", ".status.progress.percent", "Progress of the training, in percent."
             ),
@@ -205,7 +213,8 @@ def training_job() -> Schema:
             ),
             (
                 # Before Kubernetes 1.36 a Service's name must begin with a letter.
-                "oldSelf.hasValue() || self.spec.workers == 1 || self.metadata.name.matches('^[a-z]')",
+                "oldSelf.hasValue() || (self.spec.workers == 1 && self.spec.?maxWorkers.orValue(1) == 1) || "
+                "self.metadata.name.matches('^[a-z]')",
                 "metadata.name of a gang is the name of its Service: begin it with a letter",
             ),
         ),

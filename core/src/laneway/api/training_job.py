@@ -152,7 +152,21 @@ class TrainingJobSpec(Spec):
 
     workers: int = Field(
         default=1,
-        description="Number of workers. They form a gang: all of them run, or none.",
+        description="Number of workers. They form a gang: all of them run, or none. It can be changed where minWorkers and maxWorkers are set: "
+        "the job then saves a checkpoint, stops, and starts again with the new number. If the operator has an elastic policy, the policy chooses "
+        "the number of such a job.",
+        ge=1,
+        le=MAX_WORKERS,
+    )
+    min_workers: int | None = Field(
+        default=None,
+        description="Fewest workers with which the job can run; needs maxWorkers; immutable. Without the two, workers is immutable.",
+        ge=1,
+        le=MAX_WORKERS,
+    )
+    max_workers: int | None = Field(
+        default=None,
+        description="Most workers that the job can use; needs minWorkers; immutable.",
         ge=1,
         le=MAX_WORKERS,
     )
@@ -277,12 +291,32 @@ class TrainingJobSpec(Spec):
                 "preemption.gracePeriodSeconds and template.spec.terminationGracePeriodSeconds differ: "
                 "set only one of them, or both to the same number",
             ),
+            (
+                "has(self.minWorkers) == has(self.maxWorkers)",
+                "minWorkers and maxWorkers belong together: set both, or neither",
+            ),
+            (
+                "!has(self.minWorkers) || !has(self.maxWorkers) || "
+                "(self.minWorkers <= self.workers && self.workers <= self.maxWorkers)",
+                "workers is not between minWorkers and maxWorkers: write minWorkers <= workers <= maxWorkers",
+            ),
+            (
+                "self.workers == oldSelf.workers || has(self.minWorkers)",
+                "workers can change only where minWorkers and maxWorkers are set: delete the job, and create it again with them",
+            ),
+            *(
+                (
+                    f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})",
+                    f"{field} is immutable: set minWorkers and maxWorkers when you create the job",
+                )
+                for field in ("minWorkers", "maxWorkers")
+            ),
             *(
                 (
                     f"self.{field} == oldSelf.{field}",
                     f"{field} is immutable: delete the job and create it again",
                 )
-                for field in ("workers", "gpus", "sharing")
+                for field in ("gpus", "sharing")
             ),
             (
                 "(has(self.managedBy) && self.managedBy != '' ? self.managedBy : 'laneway.dev/operator') == "
@@ -330,6 +364,15 @@ class TrainingJobSpec(Spec):
     def gpus_per_worker(self) -> int:
         """The number of GPUs that each worker uses."""
         return self.gpus.count or 1
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of workers may change."""
+        return self.min_workers is not None and self.max_workers is not None
+
+    def with_workers(self, workers: int) -> TrainingJobSpec:
+        """Return the spec of an attempt with a number of workers."""
+        return self if workers == self.workers else self.model_copy(update={"workers": workers})
 
     @property
     def spans_gpus(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from laneway.api.conditions import Condition
 from laneway.api.job_conditions import SummaryState, summarize
@@ -129,6 +129,30 @@ class PreemptionStatus(Status):
         default=None,
         description="When its nodes reported that it was paused or offloaded.",
     )
+
+
+class RescaleStatus(Status):
+    """The last restart of the job with another number of workers."""
+
+    from_workers: int = Field(description="Workers that the job had.", ge=1)
+    to_workers: int = Field(
+        description="Workers that it was to have; 0: the elastic policy gave it none for a while.", ge=0
+    )
+    message: str = Field(default="", description="Why, as a sentence.")
+    attempt: int = Field(description="Number of the attempt that was stopped.", ge=0)
+    since: Time = Field(description="When the workers were told to stop.")
+    waited_milliseconds: int = Field(
+        default=0,
+        description="The job's waitedMilliseconds then. Time in which it waits for GPUs is no cost.",
+        ge=0,
+    )
+    cost_milliseconds: int | None = Field(
+        default=None,
+        description="Time without training: from the stop to the first turn of the next attempt, or without one to the start of its workers. "
+        "Time spent waiting for GPUs does not count. Absent until then, and if that attempt did not start.",
+        ge=0,
+    )
+    trained: bool = Field(default=False, description="Whether the cost counts up to the first turn.")
 
 
 class WorkerPlacementStatus(Status):
@@ -290,6 +314,13 @@ class TrainingJobStatus(Status):
     )
     queue: int = Field(default=0, description="Queue of the job in the order policy; 0 is the first.", ge=0)
     attempt: int = Field(default=0, description="Number of times that the gang was started.", ge=0)
+    attempt_workers: int = Field(
+        default=0, description="Number of workers of the last attempt; 0: unknown.", ge=0
+    )
+    selector: str = Field(
+        default="",
+        description="Selects the pods of the workers; for the scale subresource. Absent for a job without minWorkers and maxWorkers.",
+    )
     placement: tuple[WorkerPlacementStatus, ...] = Field(
         default=(),
         description="Where the workers run or are about to run; of a finished job, where they ran last.",
@@ -310,6 +341,14 @@ class TrainingJobStatus(Status):
     )
     preemptions: int = Field(default=0, description="Number of times that the job was preempted.", ge=0)
     restarts: int = Field(default=0, description="Number of restarts after worker failures.", ge=0)
+    rescales: int = Field(default=0, description="Number of restarts with another number of workers.", ge=0)
+    rescale: RescaleStatus | None = Field(
+        default=None, description="The last restart with another number of workers."
+    )
+    rescale_pending: str = Field(
+        default="",
+        description="Why the job does not have spec.workers workers yet, as a sentence; empty if it has, or waits.",
+    )
     preemption: PreemptionStatus | None = Field(
         default=None, description="The current preemption, while it lasts."
     )
@@ -346,6 +385,12 @@ class TrainingJobStatus(Status):
         default=None,
         description="When the job completed or failed.",
     )
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def workers(self) -> Annotated[int, Field(ge=0)]:
+        """Number of workers of the current attempt; 0 while the job has none."""
+        return 0 if self.completion_time is not None else len(self.placement)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from laneway.scheduling.actions.allocate import allocate, pipeline
 from laneway.scheduling.actions.preempt import preempt_for
+from laneway.scheduling.actions.rescale import rescale_chosen, rescale_requested
 from laneway.scheduling.actions.reserve import reserve
 from laneway.scheduling.actions.resume import resume
 from laneway.scheduling.actions.separate import separate
-from laneway.scheduling.actions.stop import rescale, stop_suspended
+from laneway.scheduling.actions.stop import stop_suspended
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.cycle_queue import CycleQueue, Head
 from laneway.scheduling.framework.session import Session
@@ -29,7 +30,7 @@ def run_cycle(session: Session) -> Decision:
 
     # 1. Stop the jobs that end for reasons of their own.
     stop_suspended(session)
-    rescale(session)
+    rescale_chosen(session)
     separate(session)
 
     # 2. Drop cached rejections that may not hold any more, and queue the jobs that are worth a try.
@@ -50,7 +51,11 @@ def run_cycle(session: Session) -> Decision:
             if session.preemptors:
                 queue.retry_rejected_after(head.sort_key)
 
-    # 6. Report what was not reached, and keep the rejections if this cycle changes nothing about them.
+    # 6. Running jobs restart with the number of workers that their users ask for, if nothing is left to start.
+    if not queue:
+        rescale_requested(session, not_admitted)
+
+    # 7. Report what was not reached, and keep the rejections if this cycle changes nothing about them.
     decision.truncated = bool(queue)
     decision.waiting.update(
         {key: reasons.not_reached() for key in queue.paused() if key not in decision.preemptions}

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import cast
 
 from laneway.scheduling.actions.allotments import allotments
+from laneway.scheduling.actions.rescale import rescale_due_seconds
 from laneway.scheduling.actions.worker_counts import WorkerCounts
 from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.cycle import not_admitted, run_cycle
@@ -236,11 +237,15 @@ class Scheduler:
         """Return when time alone may change the last decision, if nothing is observed before; None: never.
 
         That is when a job changes its queue, when a running job becomes preemptible, when jobs that share GPUs may be
-        separated, or when the elastic policy is due.
+        separated, when a job may be rescaled again, or when the elastic policy is due.
         """
         state = self._state
         state.refresh(now_seconds)
-        due_seconds = min(state.next_change_seconds(now_seconds), state.measured.due_seconds)
+        due_seconds = min(
+            state.next_change_seconds(now_seconds),
+            state.measured.due_seconds,
+            rescale_due_seconds(state, now_seconds),
+        )
         if self._worker_counts is not None:
             due_seconds = min(due_seconds, self._worker_counts.next_seconds())
         return None if math.isinf(due_seconds) else due_seconds

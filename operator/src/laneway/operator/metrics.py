@@ -58,6 +58,7 @@ JOB_WRITE_DURATION = MetricSpec(
     "Duration of a job's writes, from the decision to the last answer.",
 )
 PREEMPTIONS = MetricSpec("laneway_preemptions_total", "counter", "Preemptions of jobs for other jobs.")
+RESCALES = MetricSpec("laneway_rescales_total", "counter", "Restarts of jobs with another number of workers.")
 GANG_ROLLBACKS = MetricSpec(
     "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
 )
@@ -88,6 +89,7 @@ METRICS = (
     CYCLE_DURATION,
     JOB_WRITE_DURATION,
     PREEMPTIONS,
+    RESCALES,
     GANG_ROLLBACKS,
     API_WRITES,
     API_REQUESTS,
@@ -123,6 +125,7 @@ class Metrics:
         self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
         self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
         self.preemptions = _counter(PREEMPTIONS, registry)
+        self.rescales = _counter(RESCALES, registry)
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)

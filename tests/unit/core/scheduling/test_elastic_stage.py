@@ -61,12 +61,21 @@ def test_one_that_is_to_have_others_starts_again() -> None:
     running = a_job("m").needs(1).runs_on("n/0").made
     running = replace(running, demand=malleable("m").demand)
     made = scheduler(elastic, running)
-    decision = made.decide(1.0)
+    assert made.decide(499.0).rescales == {}, "it keeps its workers for the minimum run time"
+    decision = made.decide(500.0)
     assert decision.rescales == {"m": 2}
     assert set(decision.preemptions) == {"m"}
     made.observe(replace(running, state=JobState.WAITING, placement=()))
-    assert len(made.decide(2.0).starts["m"]) == 2
+    assert len(made.decide(501.0).starts["m"]) == 2
     assert len(elastic.asked) == 1, "nobody has come or gone"
+
+
+def test_the_policy_rescales_no_job_that_would_lose_its_work() -> None:
+    running = a_job("m").needs(1).runs_on("n/0").made
+    running = replace(running, demand=malleable("m").demand, as_of_seconds=700.0)
+    for unsaved_seconds, rescales in ((599.0, {"m": 2}), (601.0, {})):
+        made = scheduler(Recorded({"m": 2}), replace(running, unsaved_seconds=unsaved_seconds))
+        assert made.decide(700.0).rescales == rescales
 
 
 def test_rigid_jobs_come_first_running_and_waiting() -> None:

@@ -19,7 +19,7 @@ class PodBuilder:
         assert job.desired is not None
         worker = next(each for each in job.status.placement if each.worker == rank)
         attempt = job.status.attempt if attempt is None else attempt
-        self._raw = worker_pod(job, job.desired.spec, worker, attempt)
+        self._raw = worker_pod(job, job.desired.spec.with_workers(job.attempt_workers), worker, attempt)
         name = self._raw["metadata"]["name"]
         self._raw["metadata"].update(uid=f"uid-{name}-{attempt}", resourceVersion="1")
         self._raw["status"] = {"phase": "Pending"}

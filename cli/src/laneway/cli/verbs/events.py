@@ -10,7 +10,7 @@ from typing import Any
 
 from laneway.api import rfc3339
 from laneway.cli.exit_codes import OK
-from laneway.cli.job_format import duration
+from laneway.cli.job_format import duration, ranks
 from laneway.cli.output import table, write_object
 from laneway.cli.verbs.options import add_job_arguments, open_cluster
 
@@ -24,7 +24,7 @@ def run(arguments: Namespace) -> int:
     cluster, namespace = open_cluster(arguments)
     job = cluster.read(namespace, arguments.name)
     found = cluster.events(namespace, "TrainingJob", arguments.name)
-    for worker in range(job["spec"].get("workers", 1)):
+    for worker in range(max(ranks(job), job["spec"].get("maxWorkers") or 0)):
         found += cluster.events(namespace, "Pod", f"{arguments.name}-{worker}")
     found = [event for event in found if not of_an_earlier_job(event, job["metadata"])]
     found.sort(key=last_seen_seconds)

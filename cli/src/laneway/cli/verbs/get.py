@@ -36,6 +36,8 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     yield f"Name:         {metadata['namespace']}/{metadata['name']}"
     yield f"State:        {job_format.state_and_reason(job)}"
     yield f"Requests:     {job_format.requested(job)}"
+    if scaling := job_format.scaling(job):
+        yield f"Workers:      {scaling}"
     yield f"Age:          {job_format.age(job, now_seconds)}"
     yield f"Service:      {job_format.attained_service(job, now_seconds)}, queue {status.get('queue', 0)}"
     yield (
@@ -44,6 +46,10 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     )
     if preemption := job_format.last_preemption(job, now_seconds):
         yield f"Preempted:    {preemption}"
+    if rescale := job_format.last_rescale(job, now_seconds):
+        yield f"Rescaled:     {rescale}"
+    if pending := status.get("rescalePending"):
+        yield f"Rescale:      {pending}"
     if progress := progress_format.progress(job, now_seconds):
         yield f"Progress:     {progress}"
     if warning := (status.get("progress") or {}).get("warning"):

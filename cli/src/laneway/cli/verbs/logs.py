@@ -37,10 +37,10 @@ def run(arguments: Namespace) -> int:
     """Write the worker's log to standard output."""
     cluster, namespace = open_cluster(arguments)
     job = cluster.read(namespace, arguments.name)
-    workers = job["spec"].get("workers", 1)
-    if not 0 <= arguments.worker < workers:
+    ranks = job_format.ranks(job)
+    if not 0 <= arguments.worker < ranks:
         raise CommandError(
-            f"--worker is {arguments.worker}: {arguments.name} has the ranks 0 to {workers - 1}", USAGE
+            f"--worker is {arguments.worker}: {arguments.name} has the ranks 0 to {ranks - 1}", USAGE
         )
     if arguments.follow:
         return _follow(cluster, namespace, arguments)

@@ -53,6 +53,7 @@ def _malleable_job(job: Job, now_seconds: float) -> MalleableJob:
         job.service_gpu_seconds(now_seconds),
         job.restarts,
         job.goodput,
+        job.rescale_seconds,
         job.preemptible,
     )
 

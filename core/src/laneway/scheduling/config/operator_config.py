@@ -13,7 +13,7 @@ from laneway.api.gpu_sharing import ACTIVE_PERCENT, Sharing, SharingSwitch, refu
 from laneway.api.node_config import LaneConfig
 from laneway.api.schema import Model
 from laneway.lanes import LaneRules
-from laneway.scheduling.config.registry import policies
+from laneway.scheduling.config.registry import NO_POLICY, PRESETS, policies
 from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS
 from pydantic import Field, model_validator
@@ -92,15 +92,19 @@ class TopologyConfig(Model):
 
 
 class SchedulingConfig(Model):
-    """The policies of each stage: admission, order, placement, allocation, preemption."""
+    """The policies of each stage: admission, order, elastic, placement, allocation, preemption."""
 
     admission: tuple[PolicyConfig, ...] = Field(
         default=(),
         description="Policies that decide which jobs may compete, such as quotas of namespaces; all of them must admit a job.",
     )
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
+    elastic: PolicyConfig = Field(
+        default=PolicyConfig(policy=NO_POLICY),
+        description="How many workers jobs with minWorkers and maxWorkers get; none: spec.workers.",
+    )
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
-    allocation: PolicyConfig = PolicyConfig(policy="none")
+    allocation: PolicyConfig = PolicyConfig(policy=NO_POLICY)
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
     topology: TopologyConfig = TopologyConfig()
     joining: JoiningConfig = JoiningConfig()
@@ -116,12 +120,12 @@ class SchedulingConfig(Model):
     @property
     def allocates(self) -> bool:
         """Whether CPUs are divided by a policy, and not only as pods request them."""
-        return self.allocation.policy != "none"
+        return self.allocation.policy != NO_POLICY
 
     @property
     def measures_cpus(self) -> bool:
         """Whether it is measured how fast jobs are with fewer and more CPUs: the policy reads it."""
-        return self.allocation.policy not in ("none", "proportional")
+        return self.allocation.policy not in (NO_POLICY, "proportional")
 
     def policies(self, sharing: SharingSwitch = "off") -> Policies:
         """Return the policies.
@@ -134,12 +138,14 @@ class SchedulingConfig(Model):
         """
         made = policies(
             order=self.order.policy,
+            elastic=self.elastic.policy,
             placement=self.placement.policy,
             allocation=self.allocation.policy,
             preemption=self.preemption.policy,
             admission=tuple(admission.policy for admission in self.admission),
             admission_options={each.policy: each.parameters() for each in self.admission},
             order_options=self.order.parameters(),
+            elastic_options=self.elastic.parameters(),
             placement_options=self.placement.parameters(),
             allocation_options=self.allocation.parameters(),
             preemption_options=self.preemption.parameters(),
@@ -154,6 +160,16 @@ class SchedulingConfig(Model):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
+        if self.order.policy in PRESETS:
+            stages = PRESETS[self.order.policy]
+            instead = ", ".join(
+                f"{stage}: {{policy: {choice.name}}}"
+                for stage, choice in stages.items()
+                if stage != "preemption"
+            )
+            raise ValueError(
+                f"order: {self.order.policy} is no order policy, but the name of several stages' policies in a simulation: write {instead}"
+            )
         if self.placement.policy == "lanes":
             raise ValueError(f"placement: {REPLACED_PLACEMENT}")
         self.policies("lanes")

@@ -104,6 +104,10 @@ class Stage(Mapping[str, Callable[..., PolicyT_co]], Generic[PolicyT_co]):
         return policy(**checked(policy, options, f"{self.name} policy {name}"))
 
 
+NO_POLICY = "none"
+"""Leaves a stage out."""
+
+
 def none() -> None:
     """Leave a stage out."""
 
@@ -136,7 +140,7 @@ ELASTIC: Stage[ElasticPolicy | None] = Stage(
     ("allot",),
     {
         "bftrainer": "elastic.bftrainer:BFTrainer",
-        "none": "config.registry:none",
+        NO_POLICY: "config.registry:none",
         "pollux": "elastic.pollux:Pollux",
     },
 )
@@ -159,7 +163,7 @@ ALLOCATION: Stage[AllocationPolicy | None] = Stage(
     ("allot",),
     {
         "greedy": "allocation.greedy:Greedy",
-        "none": "config.registry:none",
+        NO_POLICY: "config.registry:none",
         "optimal": "allocation.optimal:Optimal",
         "proportional": "allocation.proportional:Proportional",
         "tune": "allocation.tune:Tune",
@@ -190,18 +194,27 @@ class Choice:
 DEFAULTS: Mapping[str, Choice] = MappingProxyType(
     {
         "order": Choice("multilevel-las"),
-        "elastic": Choice("none"),
+        "elastic": Choice(NO_POLICY),
         "placement": Choice("best-fit"),
-        "allocation": Choice("none"),
+        "allocation": Choice(NO_POLICY),
         "preemption": Choice("lowest-first"),
     }
 )
 
 PRESETS: Mapping[str, Mapping[str, Choice]] = MappingProxyType(
-    {"pollux": MappingProxyType({"order": Choice("fifo", {"strict": False}), "elastic": Choice("pollux")})}
+    {
+        "pollux": MappingProxyType(
+            {
+                "order": Choice("fifo", {"strict": False}),
+                "elastic": Choice("pollux"),
+                "preemption": Choice("lowest-first", {"min_run_seconds": 0.0}),
+            }
+        )
+    }
 )
 """Presets for several stages, written in place of an order policy. Other stages keep their defaults. Pollux itself has no
-order: the oldest jobs get their fewest workers first, and goodput decides about the rest."""
+order: the oldest jobs get their fewest workers first, and goodput decides about the rest. It also has no minimum run time: what a
+restart costs is part of its goal."""
 
 
 def policy_names() -> list[str]:

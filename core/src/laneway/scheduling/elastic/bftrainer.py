@@ -40,10 +40,10 @@ class BFTrainer:
     often."""
 
     scale_up_seconds: float = 30.0
-    """The time without training when a job gets more workers: it restarts from its checkpoint."""
+    """The time without training when a job gets more workers, if it was not measured: it restarts from its checkpoint."""
 
     scale_down_seconds: float = 30.0
-    """The time without training when a job gets fewer workers."""
+    """The time without training when a job gets fewer workers, if it was not measured."""
 
     node_limit: int = 10_000
     """The most branches searched, which bounds the time; the best solution so far is returned."""
@@ -96,9 +96,11 @@ class BFTrainer:
         ]
 
     def _rescale_seconds(self, job: MalleableJob, workers: int) -> float:
-        if workers > job.workers:
-            return self.scale_up_seconds
-        return self.scale_down_seconds if workers < job.workers else 0.0
+        if workers == job.workers:
+            return 0.0
+        if job.rescale_seconds is not None:
+            return job.rescale_seconds
+        return self.scale_up_seconds if workers > job.workers else self.scale_down_seconds
 
 
 def _thinned(counts: Sequence[int], workers: int, most: int) -> list[int]:

@@ -34,6 +34,9 @@ class MalleableJob:
     goodput: GoodputModel | None = None
     """None: it has not run yet, or does not report; its speed is then assumed to be linear in its workers."""
 
+    rescale_seconds: float | None = None
+    """How long its last restart with another number of workers kept it from training; None: unknown."""
+
     preemptible: bool = True
     """False: while it has workers, their number does not change."""
 

@@ -32,7 +32,7 @@ class Pollux:
     of the fair share."""
 
     restart_seconds: float = 50.0
-    """The time without training when a job's workers change: 20 s to save a checkpoint and end, and 30 s until it trains
+    """The time without training when a job's workers change, of a job for which it was not measured: 20 s to save a checkpoint and end, and 30 s until it trains
     again, as in Pollux' simulator (section 5.3)."""
 
     service_exponent: float = 0.5
@@ -109,9 +109,10 @@ class Pollux:
         restarting as often as so far (section 4.2)."""
         if not job.workers:
             return 1.0
+        restart_seconds = self.restart_seconds if job.rescale_seconds is None else job.rescale_seconds
         age_seconds = max(0.0, now_seconds - job.created_seconds)
-        trained_seconds = max(0.0, age_seconds - job.restarts * self.restart_seconds)
-        return trained_seconds / (age_seconds + self.restart_seconds) if self.restart_seconds else 1.0
+        trained_seconds = max(0.0, age_seconds - job.restarts * restart_seconds)
+        return trained_seconds / (age_seconds + restart_seconds) if restart_seconds else 1.0
 
     def _utility(self, speedup: float) -> float:
         """Return the speedup's share in the power mean, rising with it."""

@@ -257,6 +257,9 @@ class Decision:
     preemptions: dict[str, Preemption] = field(default_factory=dict)
     resumes: list[str] = field(default_factory=list)
     rescales: dict[str, int] = field(default_factory=dict)
+    held_rescales: dict[str, str] = field(default_factory=dict)
+    """By running job whose user asks for another number of workers: why it keeps those that it has, as a sentence."""
+
     promotions: list[str] = field(default_factory=list)
     waiting: dict[str, WaitingReason] = field(default_factory=dict)
     """Reasons of some waiting jobs; of the others, :mod:`laneway.scheduling.explain.waiting` computes them on demand."""

@@ -284,6 +284,15 @@ class Job:
     restarts: int = 0
     """The number of its restarts."""
 
+    requested_workers: int | None = None
+    """The number of workers that its user now asks for, where the job holds GPUs with another number; None: as it has."""
+
+    rescaled_seconds: float | None = None
+    """When it was last stopped to be rescaled; None: never."""
+
+    rescale_seconds: float | None = None
+    """How long its last rescale kept it from training, the wait for GPUs not counted; None: unknown."""
+
     preemptible: bool = True
     pausable: bool = True
     """Whether it can be paused or offloaded; else it can only be evicted."""

@@ -39,8 +39,17 @@ def demand_of(spec: TrainingJobSpec) -> Demand:
         )
     if spec.sharing == Sharing.EXCLUSIVE and gpus.type != GPURequestType.COUNT:
         raise ValueError("sharing: Exclusive needs whole GPUs: set gpus.type to Count, or use sharing: Lanes")
+    if (spec.min_workers is None) != (spec.max_workers is None):
+        raise ValueError("minWorkers and maxWorkers belong together: set both, or neither")
+    fewest, most = spec.min_workers or spec.workers, spec.max_workers or spec.workers
+    if not fewest <= spec.workers <= most:
+        raise ValueError(
+            f"workers is {spec.workers}, and minWorkers to maxWorkers is {fewest} to {most}: write minWorkers <= workers <= maxWorkers"
+        )
     return Demand(
         workers=spec.workers,
+        min_workers=spec.min_workers,
+        max_workers=spec.max_workers,
         gpus_per_worker=spec.gpus_per_worker,
         share_percent=100 if gpus.share_percent is None else gpus.share_percent,
         memory_bytes=gpus.memory_bytes,

@@ -72,6 +72,9 @@ class SchedulerState:
         self.suspended: set[str] = set()
         """Jobs that hold GPUs and are suspended: they stop in the next cycle."""
 
+        self.resized: set[str] = set()
+        """Running jobs whose users ask for another number of workers."""
+
         self.suspended_waiting: set[str] = set()
         """Jobs that are not in the queue, because they are suspended."""
 
@@ -375,6 +378,7 @@ class SchedulerState:
             (self.paused, status is AllocationStatus.PAUSED),
             (self.releasing, status is AllocationStatus.RELEASING),
             (self.suspended, job.suspended and status is not AllocationStatus.RELEASING),
+            (self.resized, job.state is JobState.RUNNING and job.requested_workers is not None),
         ):
             (members.add if belongs else members.discard)(job.key)
 
@@ -417,7 +421,13 @@ class SchedulerState:
         self.preemptible.remove(key)
         self._min_runtimes.release(key)
         self._evictable_until.forget(key)
-        for members in (self.paused, self.releasing, self.suspended, self.suspended_waiting):
+        for members in (
+            self.paused,
+            self.releasing,
+            self.suspended,
+            self.resized,
+            self.suspended_waiting,
+        ):
             members.discard(key)
 
     def _leave_line(self, key: str) -> None:

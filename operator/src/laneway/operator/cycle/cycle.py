@@ -129,6 +129,9 @@ class Cycle:
 
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
+        self._held_rescales: Mapping[str, str] = {}
+        """By key: why jobs keep their workers though their users ask for others; of the last cycle that looked at that."""
+
         self._preemptor_of: dict[str, str] = {}
         """Keys of preemptors, by the uid of a victim whose writes may still be in flight."""
 
@@ -230,6 +233,8 @@ class Cycle:
         except InvalidPlan as error:
             return str(error)
         this.requeued = self._sync.scheduler.requeued()
+        if not this.decision.truncated:
+            self._held_rescales = this.decision.held_rescales
         return ""
 
     def _resize(self, this: CycleState) -> tuple[ResizeWrite, ...]:
@@ -303,6 +308,7 @@ class Cycle:
         for key in this.requeued:
             if key in uids and self._jobs.jobs[uids[key]].state is not JobState.WAITING:
                 keys.add(key)
+        keys |= self._held_rescales.keys()
         concerned = {uids[key] for key in keys if key in uids} | (changed & self._jobs.jobs.keys())
         return sorted((concerned | this.concerned).difference(this.in_flight))
 
@@ -331,6 +337,7 @@ class Cycle:
             now_seconds=this.now_seconds,
             with_estimate=self._estimates.added,
             refused=partial(self._sync.refused, record),
+            held_rescale=self._held_rescales.get(key, ""),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         if self._sync.probes is not None and (profile := after.job.status.profile) is not None:

@@ -43,6 +43,7 @@ def with_decision(
     now_seconds: float,
     with_estimate: WithEstimate,
     refused: Callable[[], str],
+    held_rescale: str = "",
 ) -> ReconciledJob:
     """Return a job after the step that a decision wants of it.
 
@@ -56,6 +57,7 @@ def with_decision(
         now_seconds: Unix time.
         with_estimate: see :data:`WithEstimate`.
         refused: says to which nodes its template does not let it, as a sentence.
+        held_rescale: why it keeps its workers though its user asks for others; empty where nobody does.
     """
     job, status = reconciled.job, reconciled.job.status
     if reconciled.state is None:
@@ -77,15 +79,19 @@ def with_decision(
         started = reconciled.becomes(status)
         return replace(started, events=(*before, event), state=JobState.STARTING, holds=workers)
     if (preemption := decision.preemptions.get(job.key)) is not None:
-        return _preempt(reconciled.becomes(status), preemption, pods, now_seconds)
+        rescaled_to = decision.rescales.get(job.key, 0)
+        return _preempt(reconciled.becomes(status), preemption, rescaled_to, pods, now_seconds)
     if job.key in decision.resumes:
         event = JobEvent("Resumed", "Resumed in place: its GPUs are free.")
         resumed = reconciled.becomes(transitions.resumed(status, now_seconds), event)
         return replace(resumed, state=JobState.RUNNING)
     events: tuple[JobEvent, ...] = ()
+    if status.rescale_pending != held_rescale:
+        status = transitions.changed(status, rescale_pending=held_rescale)
+        events = (JobEvent("RescalePending", held_rescale),) if held_rescale else ()
     if reason is not None:
         status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
-        events = _suspended(job.status, reason)
+        events = (*events, *_suspended(job.status, reason))
         if reason.code is WaitingCode.AWAITING_PREEMPTION:
             victims = [each for each in decision.preemptions.values() if each.preemptor == job.key]
             reconciled = replace(reconciled, awaits=frozenset(each.job for each in victims))
@@ -94,9 +100,13 @@ def with_decision(
 
 
 def _preempt(
-    reconciled: ReconciledJob, preemption: Preemption, pods: tuple[WorkerPod, ...], now_seconds: float
+    reconciled: ReconciledJob,
+    preemption: Preemption,
+    workers: int,
+    pods: tuple[WorkerPod, ...],
+    now_seconds: float,
 ) -> ReconciledJob:
-    """Pause, offload or evict a job, or stop it because it is suspended."""
+    """Pause, offload or evict a job, or stop it because it is suspended or rescaled to a number of workers."""
     status, reason, message = reconciled.job.status, str(preemption.reason), preemption.message
     mine = tuple(pod for pod in pods if pod.attempt == status.attempt)
     reconciled = replace(reconciled, victims=mine)
@@ -110,6 +120,9 @@ def _preempt(
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         event = JobEvent("Suspended", message)
+    elif preemption.reason is PreemptionReason.RESCALED:
+        status = transitions.rescaled(status, workers, message, now_seconds)
+        event = JobEvent(transitions.RESCALED, message)
     else:
         status = transitions.preempted(status, reason, message, now_seconds, preemptor, cost_seconds)
         consequence = (

@@ -14,7 +14,7 @@ from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
-from laneway.operator.state.records.job_record import JobRecord, preemptible
+from laneway.operator.state.records.job_record import DesiredSpec, JobRecord, preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Demand, Job, JobState
 from laneway.scheduling.model.cpu_points import merged, sensitivity_of
@@ -23,7 +23,12 @@ from laneway.scheduling.model.sensitivity import Sensitivity
 
 
 def scheduler_job(
-    reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], template: KnownTemplate, now_seconds: float
+    reconciled: ReconciledJob,
+    pods: tuple[WorkerPod, ...],
+    template: KnownTemplate,
+    now_seconds: float,
+    *,
+    elastic: bool = False,
 ) -> Job:
     """Return a job as the planner sees it; the same at any moment until something about it changes.
 
@@ -32,6 +37,7 @@ def scheduler_job(
         pods: all of its pods.
         template: what is known of its template.
         now_seconds: Unix time.
+        elastic: whether an elastic policy chooses the number of workers; else an elastic job has those that its spec asks for.
     """
     job, desired, state = reconciled.job, reconciled.job.desired, reconciled.state
     assert desired is not None
@@ -41,7 +47,7 @@ def scheduler_job(
     running = state is JobState.RUNNING
     return Job(
         key=job.key,
-        demand=_demand(desired.demand, status),
+        demand=_demand(job, desired, state, elastic=elastic),
         created_seconds=job.created_seconds,
         uid=job.uid,
         state=state,
@@ -64,6 +70,10 @@ def scheduler_job(
         cpu_floor_millis=None
         if desired.cpus is None
         else desired.cpus.fewest_millis + desired.cpus.beside_millis,
+        restarts=max(0, status.attempt - 1),
+        requested_workers=None if elastic else _requested_workers(job, desired, state),
+        rescaled_seconds=None if status.rescale is None else parse_time(status.rescale.since),
+        rescale_seconds=_rescale_seconds(status),
         preemptible=preemptible(desired.spec) and not reconciled.coming_back,
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,
@@ -72,10 +82,29 @@ def scheduler_job(
     )
 
 
-def _demand(demand: Demand, status: TrainingJobStatus) -> Demand:
-    """Return what a job needs; after a refusal by kube-scheduler no job is preempted for it until that is lifted."""
-    refusal = status.scheduler_refusal
+def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: bool) -> Demand:
+    """Return what a job needs, or has while it holds GPUs. After a refusal by kube-scheduler no job is preempted for it until that is
+    lifted. Without an elastic policy, no job is malleable for the scheduler."""
+    demand, refusal = desired.demand, job.status.scheduler_refusal
+    if desired.spec.elastic:
+        workers = desired.spec.workers if state is JobState.WAITING else job.attempt_workers
+        fewest, most = (demand.min_workers, demand.max_workers) if elastic else (None, None)
+        demand = replace(demand, workers=workers, min_workers=fewest, max_workers=most)
     return demand if refusal is None or refusal.lifted else replace(demand, preempts=False)
+
+
+def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) -> int | None:
+    """Return the number of workers that a job is to have, if it has others or is being stopped because of that."""
+    spec, rescale = desired.spec, job.status.rescale
+    if not spec.elastic or spec.workers == job.attempt_workers or state is JobState.WAITING:
+        return None
+    stopped = rescale is not None and rescale.attempt == job.status.attempt
+    return spec.workers if state is not JobState.TERMINATING or stopped else None
+
+
+def _rescale_seconds(status: TrainingJobStatus) -> float | None:
+    cost = None if status.rescale is None else status.rescale.cost_milliseconds
+    return None if cost is None else cost / 1000
 
 
 def _started_seconds(status: TrainingJobStatus, pods: tuple[WorkerPod, ...], now_seconds: float) -> float:
@@ -149,4 +178,6 @@ def _counted_profile(
         known = None if written is None else from_node(written)
     else:
         known = template.profile
+        if job.desired is not None and job.desired.spec.workers != job.attempt_workers:
+            return known  # it was measured with another number of workers
     return larger(job.status.profile, known)

@@ -21,6 +21,7 @@ from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.config.registry import NO_POLICY
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class SchedulerSync:
         self.probes = CPUProbes() if config.scheduling.measures_cpus else None
         self._speeds = SpeedBook()
         self._rules = config.lane_rules()
+        self._elastic = config.scheduling.elastic.policy != NO_POLICY
         self._active_percent = config.active_percent
         self._resizes = config.scheduling.allocates
         self._models: frozenset[str] = frozenset()
@@ -139,7 +141,7 @@ class SchedulerSync:
             self._forget_job(uid)
             return
         template = self.templates.of(reconciled.job)
-        job = scheduler_job(reconciled, state.pods.get(uid, ()), template, now_seconds)
+        job = scheduler_job(reconciled, state.pods.get(uid, ()), template, now_seconds, elastic=self._elastic)
         if self._jobs.get(uid) != job:
             self._jobs[uid] = job
             self.scheduler.observe(job)
@@ -232,9 +234,10 @@ class SchedulerSync:
                 self.scheduler.observe(job)
 
     def _sync_avoided(self, reconciled: ReconciledJob, now_seconds: float) -> None:
-        """Keep a waiting job away from nodes that its template does not allow, or on which it failed to start lately."""
+        """Keep a waiting job, and one that may be rescaled, away from nodes that its template does not allow, or on which it failed to
+        start lately."""
         job, nodes = reconciled.job, frozenset[str]()
-        if reconciled.state is JobState.WAITING and job.desired is not None:
+        if job.desired is not None and (reconciled.state is JobState.WAITING or job.desired.spec.elastic):
             lately = {each.node for each in transitions.unexpired(job.status.avoid, now_seconds)}
             nodes = self._choice.refused(job.desired.spec.template["spec"]).nodes | lately
         self.scheduler.avoid(job.key, nodes)

@@ -83,7 +83,7 @@ def evidence_of(job: JobRecord, deleted_seconds: float | None = None) -> Evidenc
         service = accounting.attained_gpu_seconds(accounting.counted(status, ended_seconds))
     if profile is None and not completed and not service:
         return None
-    same = job.desired.template_hash == execution.template_hash
+    same = job.template_hash == execution.template_hash
     trainer = trainer_of(job.desired.spec.template["spec"]["containers"])
     return Evidence(
         template=f"{job.namespace}/{execution.template_hash}",

@@ -111,7 +111,7 @@ def known_template(
 
 def template_of(job: JobRecord) -> str | None:
     """Return the key of a job's template, ``namespace/hash``; None where its spec is wrong."""
-    return None if job.desired is None else f"{job.namespace}/{job.desired.template_hash}"
+    return None if job.desired is None else f"{job.namespace}/{job.template_hash}"
 
 
 class _Rank(NamedTuple):

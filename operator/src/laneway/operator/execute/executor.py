@@ -262,7 +262,7 @@ class Executor:
             self._write_order.end(write, written=True)
             self._note(write, now_seconds)
         if write.creates and job.desired is not None:
-            await self._create(write, job.desired.spec)
+            await self._create(write, job.desired.spec.with_workers(len(write.status.placement)))
         await together(self.delete(pod) for pod in write.after.pods_to_delete)
         await together(self._force_delete(pod) for pod in write.after.pods_to_force_delete)
         if write.after.expired:
@@ -397,5 +397,6 @@ class Executor:
             if event.reason == "Rollback":
                 self._metrics.gang_rollbacks.inc()
         self._metrics.preemptions.inc(status.preemptions - job.status.preemptions)
+        self._metrics.rescales.inc(status.rescales - job.status.rescales)
         if (waited_seconds := write.waited_seconds) is not None:
             self._metrics.wait_duration.observe(waited_seconds)

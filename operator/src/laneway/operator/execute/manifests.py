@@ -44,7 +44,7 @@ def worker_pod(
 
     Args:
         job: whose worker.
-        spec: what its user asks for.
+        spec: what its user asks for, with the attempt's number of workers.
         worker: which one, and where it goes.
         attempt: which start of the gang it belongs to.
         profile: what is known of the job's template.
@@ -172,12 +172,12 @@ def _environment(
 
 
 def _rendezvous(job: JobRecord, spec: TrainingJobSpec, rank: int) -> dict[str, str]:
-    """Return how the job's processes find each other; empty for one worker with one process, which has no peers.
+    """Return how the job's processes find each other; empty for one worker with one process, which has no peers and will have none.
 
     A gang with one process a worker reads ``torch.distributed``'s own variables. ``torchrun`` reads the ``PET_`` variables in place
     of its arguments, as in Kubeflow's trainer, and starts one process for each GPU of the worker.
     """
-    if not spec.spans_gpus:
+    if not spec.spans_gpus and not spec.elastic:
         return {}
     address = f"{worker_name(job.name, 0)}.{names.GANG_SERVICE}" if spec.workers > 1 else "localhost"
     variables = {
@@ -187,7 +187,7 @@ def _rendezvous(job: JobRecord, spec: TrainingJobSpec, rank: int) -> dict[str, s
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": str(RENDEZVOUS_PORT),
     }
-    if spec.workers > 1:
+    if spec.workers > 1 or spec.elastic:
         variables |= {
             "MASTER_ADDR": address,
             "MASTER_PORT": str(RENDEZVOUS_PORT),

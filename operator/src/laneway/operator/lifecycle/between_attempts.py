@@ -77,23 +77,30 @@ def _pods_to_force_delete(
 def had_succeeded(
     reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> ReconciledJob | None:
-    """Return the job as succeeded if all of its workers had succeeded, unnoticed, before it was preempted; None if not.
+    """Return the job as succeeded if all of its workers had succeeded, unnoticed, before it was preempted or rescaled; None if not.
 
     A worker that is told to end may well end with exit code 0: only one that had ended before counts. Containers' times have
     whole seconds, so one that ended in the very second does not.
     """
-    job, preemption = reconciled.job, reconciled.job.status.preemption
+    job, stopped_seconds = reconciled.job, _stopped_seconds(reconciled.job.status)
     mine = [pod for pod in pods if pod.attempt == job.status.attempt]
-    if preemption is None or job.desired is None or len(mine) != job.desired.demand.workers:
+    if stopped_seconds is None or job.desired is None or len(mine) != job.attempt_workers:
         return None
     ends = [pod.finished_seconds for pod in mine if pod.phase == "Succeeded"]
-    preempted_seconds = parse_time(preemption.since)
-    if len(ends) < len(mine) or any(end is None or end + 1.0 > preempted_seconds for end in ends):
+    if len(ends) < len(mine) or any(end is None or end + 1.0 > stopped_seconds for end in ends):
         return None
     end_seconds = max(end for end in ends if end is not None)
-    message = "All workers had exited with code 0 before the job was preempted."
+    message = "All workers had exited with code 0 before the job was stopped."
     status = transitions.succeeded(job.status, message, end_seconds, context.now_seconds)
     return reconciled.becomes(status, JobEvent("Completed", message))
+
+
+def _stopped_seconds(status: TrainingJobStatus) -> float | None:
+    """Return when the last attempt was told to stop, for another job or to be rescaled; None: it was not."""
+    if status.preemption is not None:
+        return parse_time(status.preemption.since)
+    rescale = status.rescale
+    return parse_time(rescale.since) if rescale is not None and rescale.attempt == status.attempt else None
 
 
 def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> ReconciledJob:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from laneway.api.job_conditions import ALL_WORKERS_RUN, WAITING_FOR_LANE, ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
-from laneway.operator.lifecycle import pausing, transitions
+from laneway.operator.lifecycle import pausing, rescaling, transitions
 from laneway.operator.lifecycle.admission import admit
 from laneway.operator.lifecycle.attempt_end import end_attempt
 from laneway.operator.lifecycle.between_attempts import after_the_end, had_succeeded, leaving, wait
@@ -68,6 +68,7 @@ def reconcile(job: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileCon
     reconciled = reconciled.becomes(
         transitions.first_visited(reconciled.job.status, job.created_seconds, context.now_seconds)
     )
+    reconciled = reconciled.becomes(rescaling.with_selector(reconciled.job))
     reconciled = admit(reconciled, pods, context)
     if job.desired is not None:
         suspended = job.desired.spec.suspend and not job.placed
@@ -86,7 +87,7 @@ def _terms(job: JobRecord) -> _Terms:
     if job.desired is None:
         return _Terms(max(1, len(job.status.placement)), job.status.restarts + 1, None)
     spec = job.desired.spec
-    return _Terms(job.desired.demand.workers, spec.backoff_limit, spec.active_deadline_seconds)
+    return _Terms(job.attempt_workers, spec.backoff_limit, spec.active_deadline_seconds)
 
 
 def _unplannable(reconciled: ReconciledJob) -> ReconciledJob:
@@ -266,7 +267,7 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
     if progress is not None and status.placement and status.completion_time is None:
         progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
     return transitions.changed(
-        status,
+        rescaling.with_first_turn(status, taken, context),
         cpus=cpus_of(job.desired, mine),
         turns=max(status.turns, taken),
         profile=profile or status.profile,

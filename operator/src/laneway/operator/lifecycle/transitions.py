@@ -16,11 +16,12 @@ from laneway.api.training_job_status import (
     AvoidedNodeStatus,
     NodeFailuresStatus,
     PreemptionStatus,
+    RescaleStatus,
     TrainingJobStatus,
     WaitingStatus,
     WorkerPlacementStatus,
 )
-from laneway.operator.lifecycle import accounting
+from laneway.operator.lifecycle import accounting, rescaling
 from laneway.scheduling import PreemptionAction, WorkerPlacement
 from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS
 
@@ -45,6 +46,7 @@ BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
 PREEMPTED = "Preempted"
 RESUMED = "Resumed"
+RESCALED = "Rescaled"
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
 """Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
 
@@ -111,10 +113,15 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"Placed again on {nodes}."))
     status = with_conditions(status, now_seconds, *changes)
     status = waits(status, STARTING, f"0 of {len(placement)} workers run.", now_seconds)
+    workers_before = status.attempt_workers or len(placement)
     return changed(
         _gone_on(status),
         attempt=status.attempt + 1,
+        attempt_workers=len(placement),
         placement=placement_status(placement),
+        # With another number of workers, each may hold another part of the batch.
+        profile=status.profile if workers_before == len(placement) else None,
+        rescale_pending="",
         turns_before_attempt=status.turns,
         avoid=unexpired(status.avoid, now_seconds),
     )
@@ -123,7 +130,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
 def started(status: Status, reason: str, message: str, start_seconds: float) -> Status:
     """All workers run, since ``start_seconds``."""
     status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
-    status = accounting.started(status, start_seconds)
+    status = rescaling.counted(accounting.started(status, start_seconds), start_seconds)
     start_time = status.start_time or format_time(start_seconds)
     return changed(
         status, waiting=None, start_time=start_time, unstarted_attempts=None, scheduler_refusal=None
@@ -145,7 +152,12 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
     progress = status.progress
     if progress is not None:
         progress = progress.model_copy(update={"unsaved_since": None})
-    return changed(_gone_on(waits(status, reason, message, now_seconds)), placement=(), progress=progress)
+    return changed(
+        _gone_on(waits(status, reason, message, now_seconds)),
+        placement=(),
+        progress=progress,
+        rescale_pending="",
+    )
 
 
 def preempted(
@@ -165,6 +177,20 @@ def preempted(
         return evicted
     # A paused job that is evicted is still in the same preemption: the last completed one is the one before.
     return changed(evicted, preemptions=status.preemptions, last_preemption=status.last_preemption)
+
+
+def rescaled(status: Status, workers: int, message: str, now_seconds: float) -> Status:
+    """The attempt is over, because the job is to have another number of workers. That is neither a failure nor a preemption."""
+    rescale = RescaleStatus(
+        from_workers=len(status.placement),
+        to_workers=workers,
+        message=message,
+        attempt=status.attempt,
+        since=format_time(now_seconds),
+        waited_milliseconds=status.waited_milliseconds,
+    )
+    ended = unplaced(status, RESCALED, message, now_seconds, now_seconds)
+    return changed(ended, rescales=status.rescales + 1, rescale=rescale, rescale_pending="")
 
 
 def asked_to_pause(
@@ -332,6 +358,7 @@ def _finished(
         _gone_on(status),
         progress=progress,
         waiting=None,
+        rescale_pending="",
         avoid=(),
         failures=(),
         unstarted_attempts=None,

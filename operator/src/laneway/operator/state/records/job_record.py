@@ -34,6 +34,8 @@ class DesiredSpec:
     spec: TrainingJobSpec
     demand: Demand
     template_hash: str
+    """Of ``spec.workers`` workers."""
+
     reserved: str
     """What the template sets although it is reserved, as a sentence; empty where it sets nothing of the kind."""
 
@@ -100,6 +102,26 @@ class JobRecord:
     def running(self) -> bool:
         """Whether all workers of its current attempt were seen to run."""
         return is_true(self.status.conditions, ConditionType.RUNNING)
+
+    @property
+    def attempt_workers(self) -> int:
+        """The number of workers of its last attempt. Its spec must be valid."""
+        assert self.desired is not None
+        spec = self.desired.spec
+        workers = self.status.attempt_workers or len(self.status.placement)
+        if spec.min_workers is None or spec.max_workers is None or not workers:
+            return spec.workers
+        # A status that somebody else wrote may have any number; such an attempt is rolled back.
+        return workers if spec.min_workers <= workers <= spec.max_workers else spec.workers
+
+    @property
+    def template_hash(self) -> str:
+        """The template of its current attempt, or else of the next one. Its spec must be valid."""
+        assert self.desired is not None
+        spec = self.desired.spec
+        if not self.status.placement or self.attempt_workers == spec.workers:
+            return self.desired.template_hash
+        return template_hash(spec.with_workers(self.attempt_workers))
 
     def without_details(self) -> JobRecord:
         """Return this ended job without what is no longer needed of it: a cluster keeps many of them."""

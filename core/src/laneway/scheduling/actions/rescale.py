@@ -1,0 +1,125 @@
+"""Action: rescale. A running job is stopped to restart from its checkpoint with another number of workers.
+
+The elastic policy chooses the number, or the user asks for one. No job is rescaled twice within the minimum run time, nor while it
+would lose unsaved work. A rescale that a user asks for also waits until the new gang fits; until then the job runs on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from laneway.scheduling.actions.stop import stop
+from laneway.scheduling.explain import reasons
+from laneway.scheduling.framework.session import Session
+from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE
+from laneway.scheduling.model.plan import PreemptionAction, PreemptionReason, WaitingReason
+from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.model.unsaved_work import evictable_until_seconds
+from laneway.scheduling.state.scheduler_state import SchedulerState
+
+Admission = Callable[[SchedulerState, Job, float], WaitingReason | None]
+"""Returns why a waiting job may not compete; None: it may."""
+
+
+def rescale_chosen(session: Session) -> None:
+    """Stop the jobs for which the elastic policy has chosen another number of workers."""
+    state, now_seconds = session.state, session.now_seconds
+    for key, workers in sorted(state.worker_counts.items()):
+        job = state.jobs[key]
+        if (
+            job.state is JobState.RUNNING
+            and len(job.placement) != workers
+            and job.preemptible
+            and state.policies.preemption.protected_until_seconds(job) <= now_seconds
+            and now_seconds < evictable_until_seconds(job)
+        ):
+            _rescale(session, job, workers)
+
+
+def rescale_requested(session: Session, admission: Admission) -> None:
+    """Stop the jobs whose users ask for another number of workers, unless that has to wait.
+
+    It comes after all waiting jobs: a job grows into GPUs on which none of them starts, and which are kept for none of them.
+    """
+    grows = any(session.state.jobs[key].requested_workers is not None for key in session.state.releasing)
+    for key in sorted(session.state.resized - session.decision.preemptions.keys()):
+        job = session.state.jobs[key]
+        workers = job.requested_workers
+        assert workers is not None
+        more = workers - len(job.placement)
+        held_back = _held_back(session, job, workers) or (
+            reasons.grows_later(job, workers)
+            if more > 0 and (grows or not _has_room(session, job, more, admission))
+            else ""
+        )
+        if held_back:
+            session.decision.held_rescales[key] = held_back
+        else:
+            _rescale(session, job, workers)
+            grows |= more > 0
+
+
+def rescale_due_seconds(state: SchedulerState, now_seconds: float) -> float:
+    """Return when the first rescale that a user asks for may follow the last one of its job; infinite: none waits for that."""
+    due = (_again_seconds(state, state.jobs[key]) for key in state.resized)
+    return min((seconds for seconds in due if seconds > now_seconds), default=float("inf"))
+
+
+def _rescale(session: Session, job: Job, workers: int) -> None:
+    by = "the elastic policy" if job.requested_workers is None else "spec.workers"
+    message = (
+        f"Rescaled from {len(job.placement)} to {workers} workers by {by}: it restarts from its checkpoint."
+    )
+    if not workers:
+        message = (
+            "The elastic policy gives all of its GPUs to other jobs for now: it stops at its checkpoint."
+        )
+    stop(session, job.key, PreemptionReason.RESCALED, message)
+    session.decision.rescales[job.key] = workers
+
+
+def _held_back(session: Session, job: Job, workers: int) -> str:
+    """Return why a job keeps its workers though its user asks for others, as a sentence; empty: nothing about the job forbids it."""
+    if session.now_seconds < _again_seconds(session.state, job):
+        return reasons.rescaled_lately(job, workers, session.state.min_run_seconds(job, session.now_seconds))
+    if session.now_seconds >= evictable_until_seconds(job):
+        return reasons.rescaled_once_saved(job, workers)
+    if not _fits_without_itself(session, job, workers):
+        return reasons.grows_later(job, workers)
+    return ""
+
+
+def _again_seconds(state: SchedulerState, job: Job) -> float:
+    """Return from when on a job may be rescaled again."""
+    if job.rescaled_seconds is None:
+        return 0.0
+    return job.rescaled_seconds + state.min_run_seconds(job, job.rescaled_seconds)
+
+
+def _fits_without_itself(session: Session, job: Job, workers: int) -> bool:
+    """Whether the new gang has a place once the job has released its GPUs."""
+    statement = session.statement()
+    statement.preempt({job.key: PreemptionAction.EVICT})
+    place = session.place(_waiting(job, workers), FUTURE_IDLE)
+    statement.rollback()
+    return place is not None
+
+
+def _has_room(session: Session, job: Job, more: int, admission: Admission) -> bool:
+    """Whether further workers fit on idle GPUs that no job before this one may claim, within the quota of its namespace."""
+    state, further = session.state, _waiting(job, more)
+    if admission(state, further, session.now_seconds) is not None:
+        return False
+    sort_key = state.ranking.sort_keys[job.key]
+    blocker = session.cache.blocker(gpu_class for gpu_class, _ in state.capacity(IDLE).choices(further))
+    if blocker is not None and blocker < sort_key:
+        return False
+    with state.kept_off(job.key, session.closed_nodes(job, sort_key)):
+        return session.place(further, IDLE) is not None
+
+
+def _waiting(job: Job, workers: int) -> Job:
+    """Return a job as it would wait with a number of workers."""
+    demand = replace(job.demand, workers=workers, min_workers=None, max_workers=None)
+    return replace(job, state=JobState.WAITING, placement=(), demand=demand)

@@ -1,0 +1,126 @@
+"""A user asks a running job for another number of workers: when it is stopped for that, and when it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from laneway.scheduling import Job, JobState, Node, PreemptionReason, Scheduler, policies
+from laneway.scheduling.model.plan import Decision
+
+from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
+
+
+def running(name: str, *gpus: str, wants: int, **fields: Any) -> Job:
+    """A job that runs on these GPUs and is to have another number of workers."""
+    return replace(a_job(name).needs(len(gpus)).runs_on(*gpus).made, requested_workers=wants, **fields)
+
+
+def scheduler(*jobs: Job | JobBuilder, nodes: Sequence[Node] = (), **options: Any) -> Scheduler:
+    made = Scheduler(nodes or [a_node("n", 4)], policies(**options))
+    for job in jobs:
+        made.observe(job.made if isinstance(job, JobBuilder) else job)
+    return made
+
+
+def decided(*jobs: Job | JobBuilder, **options: Any) -> Decision:
+    return scheduler(*jobs, **options).decide(NOW)
+
+
+def test_it_grows_into_idle_gpus() -> None:
+    job = running("j", "n/0", "n/1", wants=4)
+    made = scheduler(job)
+    decision = made.decide(NOW)
+    assert decision.rescales == {"j": 4}
+    assert decision.preemptions["j"].reason is PreemptionReason.RESCALED
+    assert "from 2 to 4" in decision.preemptions["j"].message
+    gone = replace(job, state=JobState.WAITING, placement=(), requested_workers=None)
+    made.observe(replace(gone, demand=replace(job.demand, workers=4)))
+    assert len(made.decide(NOW + 30).starts["j"]) == 4
+
+
+def test_it_shrinks_and_others_get_the_rest() -> None:
+    job = running("j", "n/0", "n/1", "n/2", "n/3", wants=1)
+    made = scheduler(job, a_job("w").needs(3))
+    assert made.decide(NOW).rescales == {"j": 1}
+    made.observe(a_job("j").waiting(since=NOW).made)
+    assert {key: len(workers) for key, workers in made.decide(NOW + 1).starts.items()} == {"j": 1, "w": 3}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [a_job("r").needs(2).runs_on("n/2", "n/3")],
+        [a_job("w").needs(2)],
+        [a_job("l").needs(2).leaves("n/2", "n/3"), a_job("w").needs(2)],
+    ],
+    ids=["running", "starting now", "waiting for released GPUs"],
+)
+def test_it_runs_on_until_there_is_room(others: list[JobBuilder]) -> None:
+    decision = decided(running("j", "n/0", "n/1", wants=4), *others)
+    assert decision.rescales == {}
+    assert "j" not in decision.preemptions
+    assert "runs on with 2 workers" in decision.held_rescales["j"]
+
+
+def test_of_two_that_grow_into_the_same_gpus_one_is_stopped() -> None:
+    decision = decided(running("a", "n/0", wants=3), running("b", "n/1", wants=3))
+    assert decision.rescales == {"a": 3}
+    assert set(decision.held_rescales) == {"b"}
+    stopped = running("a", "n/0", wants=3, state=JobState.TERMINATING)
+    assert decided(stopped, running("b", "n/1", wants=3)).rescales == {}
+    assert decided(stopped, running("b", "n/1", "n/2", wants=1)).rescales == {"b": 1}
+
+
+def test_it_is_not_stopped_twice_within_the_minimum_run_time() -> None:
+    made = scheduler(running("j", "n/0", wants=2, rescaled_seconds=NOW - 100))
+    decision = made.decide(NOW)
+    assert decision.rescales == {}
+    assert "500 s" in decision.held_rescales["j"]
+    assert made.next_decision_seconds(NOW) == NOW + 400
+    assert made.decide(NOW + 400).rescales == {"j": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"unsaved_seconds": 700.0, "as_of_seconds": NOW}, "after its next checkpoint"),
+        ({"starts_over": True}, "did not resume"),
+    ],
+)
+def test_it_is_not_stopped_while_that_would_lose_its_work(fields: dict[str, Any], says: str) -> None:
+    for wants in (1, 3):
+        decision = decided(running("j", "n/0", "n/1", wants=wants, **fields))
+        assert decision.rescales == {}
+        assert says in decision.held_rescales["j"]
+
+
+def test_it_keeps_its_place_if_its_node_takes_no_workers_any_more() -> None:
+    decision = decided(running("j", "n/0", "n/1", wants=1), nodes=[a_node("n", 4, cordoned=True)])
+    assert decision.rescales == {}
+
+
+def test_it_grows_within_the_quota_of_its_namespace() -> None:
+    options = {"admission": ("quota",), "admission_options": {"quota": {"limit_gpus": {"team": 3}}}}
+    assert decided(running("team/j", "n/0", wants=4), **options).rescales == {}
+    assert decided(running("team/j", "n/0", wants=3), **options).rescales == {"team/j": 3}
+
+
+def test_it_does_not_pass_a_job_that_blocks_under_a_strict_order() -> None:
+    wide = a_job("w").needs(4).created(0.0)
+    job = running("j", "n/0", wants=2, created_seconds=1.0)
+    assert decided(job, wide, order="fifo").rescales == {}
+    assert decided(job, wide, order="fifo", order_options={"strict": False}).rescales == {"j": 2}
+
+
+def test_a_truncated_decision_leaves_it_for_the_next_one() -> None:
+    made = scheduler(running("j", "n/0", wants=2), a_job("a"), a_job("b"))
+    assert made.decide(NOW, max_starts=1).rescales == {}
+
+
+def test_a_suspended_job_is_only_stopped() -> None:
+    decision = decided(running("j", "n/0", wants=2, suspended=True))
+    assert decision.preemptions["j"].reason is PreemptionReason.SUSPENDED
+    assert decision.rescales == decision.held_rescales == {}

@@ -1,0 +1,227 @@
+"""A job whose number of workers is changed: from ``kubectl scale`` to the attempt with the new number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import ProfileStatus, RescaleStatus
+from laneway.operator.cycle.cycle import CycleResult
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.lifecycle import rescaling, transitions
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling.config.operator_config import OperatorConfig
+
+from tests.unit.operator.builders import (
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_pod,
+    a_view,
+    condition_of,
+    context_of,
+    decided,
+    placement_on,
+    reasons,
+    reconciled_job_of,
+    snapshot_of,
+    write_of,
+)
+from tests.unit.operator.builders.jobs import JobBuilder
+
+MEASURED = ProfileStatus(persistent_bytes=2**30, ephemeral_bytes=2**29)
+
+
+def elastic(workers: int, has: int = 2, *, since: float = NOW - 1000) -> JobBuilder:
+    """A job of 1 to 4 workers that runs with some number, and is to have another."""
+    job = a_job("e").spec(workers=has, minWorkers=1, maxWorkers=4)
+    return job.placed(*["n1"] * has, at=since - 10).running(since=since).spec(workers=workers)
+
+
+def pods_of(job: JobRecord, since: float = NOW - 1000) -> list[WorkerPod]:
+    return [a_pod(job, rank).running(since=since).record for rank in range(job.attempt_workers)]
+
+
+def cycle(
+    job: JobRecord, pods: list[WorkerPod], *, gpus: int = 4, now: float = NOW, **config: Any
+) -> CycleResult:
+    view = a_view([job], pods, [a_gpu_node("n1", gpus=gpus)])
+    return decided(view, now, config=OperatorConfig.model_validate(config))
+
+
+def written(result: CycleResult) -> JobWrite:
+    found = write_of(result, "e")
+    assert found is not None
+    return found
+
+
+def test_a_scaled_job_is_stopped_and_starts_with_the_new_number() -> None:
+    job = elastic(4).record
+    pods = pods_of(job)
+    stop = written(cycle(job, pods))
+    assert stop.after.pods_to_delete == tuple(pods)
+    assert stop.after.victims == tuple(pods), "they are looked at again before they are stopped"
+    status = stop.status
+    assert condition_of(status, "Placed") == ("False", "Rescaled")
+    assert (status.preemptions, status.restarts, status.rescales, status.workers) == (0, 0, 1, 0)
+    assert condition_of(status, "Preempted") == ("False", "NeverPreempted")
+    assert reasons(stop.after) == ["Rescaled"]
+    assert status.rescale is not None
+    assert (status.rescale.from_workers, status.rescale.to_workers) == (2, 4)
+
+    stopped = job.with_status(status)
+    leaving = [a_pod(job, rank).running().deleting().record for rank in range(2)]
+    meanwhile = write_of(cycle(stopped, leaving, now=NOW + 1), "e")
+    assert meanwhile is None or not meanwhile.creates
+
+    start = written(cycle(stopped, [], now=NOW + 20))
+    assert [each.worker for each in start.creates] == [0, 1, 2, 3]
+    assert (start.status.attempt, start.status.workers) == (2, 4)
+
+
+def test_one_worker_of_an_elastic_job_is_a_process_group_of_its_own() -> None:
+    """The script joins a process group with any number of workers."""
+    job = elastic(1, has=1).record
+    assert job.desired is not None
+    made = worker_pod(job, job.desired.spec, job.status.placement[0], 1)
+    variables = {each["name"]: each["value"] for each in made["spec"]["containers"][0]["env"]}
+    assert (variables["WORLD_SIZE"], variables["RANK"], variables["MASTER_ADDR"]) == ("1", "0", "localhost")
+
+
+def test_nothing_is_told_of_a_job_with_the_number_that_it_is_to_have() -> None:
+    job = elastic(2).record
+    result = cycle(job, pods_of(job))
+    assert result.decision.held_rescales == result.decision.rescales == {}
+    assert all(not write.after.events for write in result.writes)
+
+
+def test_it_runs_on_and_says_so_once_while_there_is_no_room() -> None:
+    job = elastic(4).record
+    pods = pods_of(job)
+    told = written(cycle(job, pods, gpus=3))
+    assert reasons(told.after) == ["RescalePending"]
+    assert "runs on with 2 workers" in told.status.rescale_pending
+    assert told.after.pods_to_delete == ()
+    assert told.status.placement == job.status.placement
+    assert write_of(cycle(job.with_status(told.status), pods, gpus=3, now=NOW + 1), "e") is None
+    again = elastic(2).status(rescale_pending=told.status.rescale_pending).record
+    withdrawn = write_of(cycle(again, pods, gpus=3), "e")
+    assert withdrawn is None or withdrawn.status.rescale_pending == ""
+
+
+def test_an_attempt_has_its_own_number_of_workers_whatever_the_spec_says() -> None:
+    job = elastic(4).record
+    one_missing = reconciled_job_of(job, *pods_of(job)[:1])
+    assert reasons(one_missing) == ["Disrupted"]
+    starting = a_job("e").spec(workers=2, minWorkers=1, maxWorkers=4).placed("n1", "n1").spec(workers=3)
+    completed = written(cycle(starting.record, []))
+    assert [each.worker for each in completed.creates] == [0, 1]
+
+
+def test_an_attempt_that_lost_workers_from_its_status_is_rolled_back() -> None:
+    for placement in (placement_on("n1"), placement_on(*["n1"] * 5)):
+        job = elastic(2).status(placement=transitions.placement_status(placement)).record
+        assert "Rollback" in reasons(reconciled_job_of(job))
+
+
+def test_a_job_of_an_earlier_operator_knows_its_workers_by_its_placement() -> None:
+    job = elastic(4).status(attempt_workers=0).record
+    assert job.attempt_workers == 2
+    assert written(cycle(job, pods_of(job))).status.rescales == 1
+
+
+def test_workers_that_had_ended_before_they_were_stopped_are_a_success() -> None:
+    job = elastic(4).record
+    ended = [a_pod(job, rank).ended(at=NOW - 10).record for rank in range(2)]
+    status = transitions.rescaled(job.status, 4, "m", NOW)
+    assert reasons(reconciled_job_of(job.with_status(status), *ended)) == ["Completed"]
+    late = [a_pod(job, rank).ended(at=NOW).record for rank in range(2)]
+    assert reasons(reconciled_job_of(job.with_status(status), *late)) == []
+
+
+def test_a_rescale_is_followed_by_no_back_off() -> None:
+    job = elastic(4).status(unstarted_attempts=3).record
+    status = transitions.rescaled(job.status, 4, "m", NOW)
+    assert reconciled_job_of(job.with_status(status)).state == "Waiting"
+
+
+def restarted(waited: float = 0.0) -> JobRecord:
+    """Stopped at NOW, waited for GPUs for some time, and placed again after 60 s."""
+    job = elastic(4).record
+    status = transitions.rescaled(job.status, 4, "m", NOW)
+    status = status.model_copy(update={"waited_milliseconds": round(1000 * waited)})
+    return job.with_status(transitions.placed(status, placement_on(*["n1"] * 4), NOW + 60))
+
+
+def test_its_cost_is_the_time_without_training_less_the_wait_for_gpus() -> None:
+    for waited, cost in ((0.0, 75_000), (50.0, 25_000)):
+        status = transitions.started(restarted(waited).status, "AllWorkersRun", "m", NOW + 75)
+        assert status.rescale is not None
+        assert status.rescale.cost_milliseconds == cost
+        resumed = transitions.lane_granted(transitions.lane_awaited(status, "m", NOW + 80), NOW + 90)
+        assert resumed.rescale == status.rescale
+
+
+@pytest.mark.parametrize(("watched_since", "cost"), [(NOW, 90_000), (NOW + 80, 75_000)])
+def test_its_cost_lasts_to_the_first_turn_if_the_operator_has_watched(
+    watched_since: float, cost: int
+) -> None:
+    status = transitions.started(restarted().status, "AllWorkersRun", "m", NOW + 75)
+    context = context_of(a_view(), now=NOW + 90)
+    context = type(context)(context.state, context.timeouts, context.now_seconds, {}, {}, watched_since)
+    assert rescaling.with_first_turn(status, 0, context) is status
+    turned = rescaling.with_first_turn(status, 1, context)
+    assert turned.rescale is not None
+    assert (turned.rescale.cost_milliseconds, turned.rescale.trained) == (cost, True)
+    assert rescaling.with_first_turn(turned, 2, context) is turned
+
+
+def test_an_attempt_that_did_not_start_leaves_the_cost_unknown() -> None:
+    status = transitions.unplaced(restarted().status, "GangTimeout", "m", NOW + 180, NOW + 180)
+    status = transitions.placed(status, placement_on(*["n1"] * 4), NOW + 200)
+    started = transitions.started(status, "AllWorkersRun", "m", NOW + 210)
+    assert started.rescale is not None
+    assert started.rescale.cost_milliseconds is None
+
+
+def test_a_profile_with_other_workers_does_not_count() -> None:
+    job = elastic(4).status(profile=MEASURED).record
+    assert snapshot_of(a_view([job], pods_of(job), [a_gpu_node("n1", gpus=4)])).jobs[0].profile is not None
+    status = transitions.rescaled(job.status, 4, "m", NOW)
+    waiting = job.with_status(status)
+    assert snapshot_of(a_view([waiting], (), [a_gpu_node("n1", gpus=4)])).jobs[0].profile is None
+    assert transitions.placed(status, placement_on(*["n1"] * 4), NOW).profile is None
+    assert transitions.placed(status, placement_on(*["n1"] * 2), NOW).profile == MEASURED
+
+
+def test_each_number_of_workers_is_a_template_of_its_own() -> None:
+    two, four = elastic(2).record, elastic(4).record
+    assert two.template_hash == four.template_hash
+    assert a_pod(four).record.template_hash == four.template_hash
+    assert four.desired is not None
+    assert four.desired.template_hash != four.template_hash
+    rigid = a_job("e").gang(2).record
+    assert rigid.template_hash == two.template_hash
+
+
+def test_only_a_job_with_a_range_has_a_selector() -> None:
+    assert reconciled_job_of(elastic(2).record).job.status.selector == "laneway.dev/job-uid=uid-e"
+    assert reconciled_job_of(a_job("r").visited().record).job.status.selector == ""
+
+
+def test_the_scheduler_plans_with_what_a_rescale_costs() -> None:
+    rescale = RescaleStatus(
+        from_workers=1, to_workers=2, attempt=0, since=format_time(NOW - 900), cost_milliseconds=42_000
+    )
+    job = elastic(4).status(rescale=rescale).record
+    planned = snapshot_of(a_view([job], pods_of(job), [a_gpu_node("n1", gpus=4)])).jobs[0]
+    assert (planned.rescale_seconds, planned.rescaled_seconds) == (42.0, NOW - 900)
+    assert (planned.demand.workers, planned.requested_workers, planned.demand.malleable) == (2, 4, False)
+
+
+def test_workers_outside_the_range_are_refused_with_what_to_write() -> None:
+    for fields in ({"minWorkers": 2, "maxWorkers": 4}, {"minWorkers": 1}):
+        assert "minWorkers" in a_job("e").spec(workers=1, **fields).record.problem

@@ -35,6 +35,11 @@ def test_policies_are_chosen_by_name_with_their_options_in_camel_case() -> None:
     assert isinstance(parsed("scheduling: {order: {policy: fifo}}").scheduling.policies().order, Fifo)
 
 
+def test_a_preset_is_refused_as_an_order_with_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r"write order: \{policy: fifo\}, elastic: \{policy: pollux\}"):
+        parsed("scheduling: {order: {policy: pollux}}")
+
+
 def test_quotas_of_namespaces_are_chosen_as_admission() -> None:
     text = """
     scheduling:

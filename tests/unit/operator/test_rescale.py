@@ -225,3 +225,32 @@ def test_the_scheduler_plans_with_what_a_rescale_costs() -> None:
 def test_workers_outside_the_range_are_refused_with_what_to_write() -> None:
     for fields in ({"minWorkers": 2, "maxWorkers": 4}, {"minWorkers": 1}):
         assert "minWorkers" in a_job("e").spec(workers=1, **fields).record.problem
+
+
+POLLUX: dict[str, Any] = {"elastic": {"policy": "pollux"}}
+
+
+def test_a_policy_gives_a_job_more_workers_than_its_spec_after_the_minimum_run_time() -> None:
+    job = elastic(2).record
+    pods = pods_of(job)
+    stop = written(cycle(job, pods, scheduling=POLLUX))
+    assert stop.status.rescale is not None
+    assert (stop.status.rescale.to_workers, stop.status.rescales) == (4, 1)
+    start = written(cycle(job.with_status(stop.status), [], now=NOW + 30, scheduling=POLLUX))
+    assert (start.status.attempt_workers, len(start.creates)) == (4, 4)
+    young = elastic(2, since=NOW - 100).record
+    assert cycle(young, pods_of(young, NOW - 100), scheduling=POLLUX).decision.rescales == {}
+
+
+def test_a_policy_takes_workers_for_a_waiting_rigid_job() -> None:
+    job, rigid = elastic(4, has=4).record, a_job("r").gang(2).visited().record
+    view = a_view([job, rigid], pods_of(job), [a_gpu_node("n1", gpus=4)])
+    result = decided(view, config=OperatorConfig.model_validate({"scheduling": POLLUX}))
+    assert result.decision.rescales == {"ns/e": 2}
+
+
+def test_a_policy_leaves_jobs_without_a_range_and_those_that_may_not_be_preempted_alone() -> None:
+    rigid = a_job("e").gang(2).placed("n1", "n1", at=NOW - 1010).running(since=NOW - 1000).record
+    never = elastic(2).spec(preemption={"mode": "Never"}).record
+    for job in (rigid, never):
+        assert cycle(job, pods_of(job), scheduling=POLLUX).decision.rescales == {}

@@ -99,11 +99,8 @@ def make_setup(
     policy = policy or (stages["order"].policy if stages else DEFAULTS["order"].name)
     if stages and policy not in PRESETS:
         placement = placement or stages["placement"].policy
-        named = {
-            "allocation": stages["allocation"].policy,
-            "preemption": stages["preemption"].policy,
-            "admission": _listed(stages),
-        } | named
+        configured_names = {stage: stages[stage].policy for stage in ("elastic", "allocation", "preemption")}
+        named = {**configured_names, "admission": _listed(stages)} | named
     if configured is not None and placement == SHARED:
         configured = configured.model_copy(update={"sharing": "lanes"})
     joins = configured is not None and configured.sharing == "lanes" and placement != SHARED
@@ -176,6 +173,7 @@ def _stages(scheduling: SchedulingConfig) -> dict[str, PolicyConfig]:
     admission = {f"admission {each.policy}": each for each in scheduling.admission}
     return {
         "order": scheduling.order,
+        "elastic": scheduling.elastic,
         "placement": scheduling.placement,
         "allocation": scheduling.allocation,
         "preemption": scheduling.preemption,

@@ -234,3 +234,31 @@ def test_a_waiting_job_starts_within_its_new_range_of_workers() -> None:
     policy.gives = {"m": 4}
     made.observe(malleable("m", 3, 4))
     assert len(made.decide(2.0).starts["m"]) == 4
+
+
+def test_a_job_is_offered_no_more_workers_than_its_nodes_and_its_quota_allow() -> None:
+    """Else it would be stopped for a number with which it never starts."""
+    for options, nodes, most in (
+        ({}, [a_node("n", 4), a_node("t", 4, model="T4")], 4),
+        ({"limit_gpus": {"team": 3}}, [a_node("n", 8)], 3),
+    ):
+        elastic = Recorded({"team/m": 1})
+        demand = Demand(workers=1, min_workers=1, max_workers=8, models=frozenset({"A100"}))
+        for job in (
+            Job("team/m", demand, created_seconds=0.0),
+            replace(a_job("team/m").runs_on("n/0").made, demand=demand),
+        ):
+            chosen = policies(order="fifo", admission=("quota",), admission_options={"quota": options})
+            made = Scheduler(nodes, replace(chosen, elastic=elastic))
+            made.observe(job)
+            made.decide(0.0)
+            assert elastic.jobs["team/m"].max_workers == most
+
+
+def test_a_job_without_a_place_for_more_workers_runs_on() -> None:
+    running = replace(a_job("m").needs(1, gpus_per_worker=2).runs_on("a/0", "a/1").made)
+    running = replace(running, demand=Demand(workers=1, gpus_per_worker=2, min_workers=1, max_workers=2))
+    others = [a_job("x").runs_on("b/0").made, a_job("y").runs_on("c/0").made]
+    nodes = [a_node(name, 2) for name in "abc"]
+    assert scheduler(Recorded({"m": 2}), running, *others, nodes=nodes).decide(600.0).rescales == {}
+    assert scheduler(Recorded({"m": 2}), running, others[0], nodes=nodes).decide(600.0).rescales == {"m": 2}

@@ -7,9 +7,9 @@ would lose unsaved work. A rescale that a user asks for also waits until the new
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from laneway.scheduling.actions.stop import stop
+from laneway.scheduling.actions.worker_counts import waiting_with
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE
@@ -23,18 +23,27 @@ Admission = Callable[[SchedulerState, Job, float], WaitingReason | None]
 
 
 def rescale_chosen(session: Session) -> None:
-    """Stop the jobs for which the elastic policy has chosen another number of workers."""
-    state, now_seconds = session.state, session.now_seconds
-    for key, workers in sorted(state.worker_counts.items()):
-        job = state.jobs[key]
-        if (
-            job.state is JobState.RUNNING
-            and len(job.placement) != workers
-            and job.preemptible
-            and state.policies.preemption.protected_until_seconds(job) <= now_seconds
-            and now_seconds < evictable_until_seconds(job)
-        ):
+    """Stop the jobs for which the elastic policy has chosen another number of workers: first those that release GPUs, then those that
+    have a place for more workers."""
+    jobs = session.state.jobs
+    more = {key: workers - len(jobs[key].placement) for key, workers in session.state.worker_counts.items()}
+    for key in sorted(more, key=lambda key: (more[key], key)):
+        job, workers = jobs[key], session.state.worker_counts[key]
+        if not more[key] or not _may_be_stopped(session, job):
+            continue
+        if more[key] < 0 or _fits_without_itself(session, job, workers):
             _rescale(session, job, workers)
+
+
+def _may_be_stopped(session: Session, job: Job) -> bool:
+    """Whether the elastic policy may stop a job now."""
+    return (
+        job.state is JobState.RUNNING
+        and job.preemptible
+        and not job.suspended
+        and session.policies.preemption.protected_until_seconds(job) <= session.now_seconds
+        and session.now_seconds < evictable_until_seconds(job)
+    )
 
 
 def rescale_requested(session: Session, admission: Admission) -> None:
@@ -101,14 +110,14 @@ def _fits_without_itself(session: Session, job: Job, workers: int) -> bool:
     """Whether the new gang has a place once the job has released its GPUs."""
     statement = session.statement()
     statement.preempt({job.key: PreemptionAction.EVICT})
-    place = session.place(_waiting(job, workers), FUTURE_IDLE)
+    place = session.place(waiting_with(job, workers), FUTURE_IDLE)
     statement.rollback()
     return place is not None
 
 
 def _has_room(session: Session, job: Job, more: int, admission: Admission) -> bool:
     """Whether further workers fit on idle GPUs that no job before this one may claim, within the quota of its namespace."""
-    state, further = session.state, _waiting(job, more)
+    state, further = session.state, waiting_with(job, more)
     if admission(state, further, session.now_seconds) is not None:
         return False
     sort_key = state.ranking.sort_keys[job.key]
@@ -117,9 +126,3 @@ def _has_room(session: Session, job: Job, more: int, admission: Admission) -> bo
         return False
     with state.kept_off(job.key, session.closed_nodes(job, sort_key)):
         return session.place(further, IDLE) is not None
-
-
-def _waiting(job: Job, workers: int) -> Job:
-    """Return a job as it would wait with a number of workers."""
-    demand = replace(job.demand, workers=workers, min_workers=None, max_workers=None)
-    return replace(job, state=JobState.WAITING, placement=(), demand=demand)

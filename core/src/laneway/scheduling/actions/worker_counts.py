@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
+from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
@@ -31,7 +33,7 @@ class WorkerCounts:
         if ranges == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
         self._asked_seconds, self._asked_of = now_seconds, ranges
-        jobs = [_malleable_job(job, now_seconds) for job in malleable.values()]
+        jobs = [_malleable_job(state, job, now_seconds) for job in malleable.values()]
         state.set_worker_counts(
             self._policy.allot(jobs, _free_gpus(state, malleable), now_seconds) if jobs else {}
         )
@@ -41,21 +43,54 @@ class WorkerCounts:
         return self._asked_seconds + REALLOT_SECONDS if self._asked_of else math.inf
 
 
-def _malleable_job(job: Job, now_seconds: float) -> MalleableJob:
+def _malleable_job(state: SchedulerState, job: Job, now_seconds: float) -> MalleableJob:
     held = () if job.state.is_releasing else job.placement
     return MalleableJob(
         job.key,
         job.demand.fewest_workers,
-        job.demand.most_workers,
+        _most_workers(state, job, now_seconds),
         job.created_seconds,
         tuple(sorted(Counter(worker.node for worker in held).values(), reverse=True)),
         job.demand.gpus_per_worker,
         job.service_gpu_seconds(now_seconds),
         job.restarts,
         job.goodput,
+        job.explored_workers,
         job.rescale_seconds,
         job.preemptible,
     )
+
+
+def _most_workers(state: SchedulerState, job: Job, now_seconds: float) -> int:
+    """Return the most workers that a job may have by its demand, the nodes that it may use, and the quota of its namespace."""
+    held = 0 if job.state.is_releasing else len(job.placement)
+    avoided = state.avoided.get(job.key, frozenset())
+
+    def may_have(workers: int) -> bool:
+        if workers <= held:
+            return True
+        if (
+            state.cluster_capacity.unschedulable_reason(waiting_with(job, workers).demand, avoided)
+            is not None
+        ):
+            return False
+        further = waiting_with(job, workers - held)
+        return all(
+            policy.refusal(further, state.capacity(IDLE), now_seconds) is None
+            for policy in state.policies.admission
+        )
+
+    few, most = job.demand.fewest_workers, job.demand.most_workers
+    while few < most:
+        middle = (few + most + 1) // 2
+        few, most = (middle, most) if may_have(middle) else (few, middle - 1)
+    return few
+
+
+def waiting_with(job: Job, workers: int) -> Job:
+    """Return a job as it would wait with a number of workers."""
+    demand = replace(job.demand, workers=workers, min_workers=None, max_workers=None)
+    return replace(job, state=JobState.WAITING, placement=(), demand=demand)
 
 
 def _free_gpus(state: SchedulerState, malleable: Mapping[str, Job]) -> dict[str, int]:

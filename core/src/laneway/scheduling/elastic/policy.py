@@ -34,6 +34,9 @@ class MalleableJob:
     goodput: GoodputModel | None = None
     """None: it has not run yet, or does not report; its speed is then assumed to be linear in its workers."""
 
+    explored_workers: int = 0
+    """The most workers that it is known to have had, apart from those that it has now."""
+
     rescale_seconds: float | None = None
     """How long its last restart with another number of workers kept it from training; None: unknown."""
 
@@ -62,7 +65,9 @@ class MalleableJob:
         """Return the possible numbers of workers with this many GPUs, rising, 0 first. Untried numbers are approached by
         doubling (Pollux, OSDI'21, section 4.1): at most twice the most workers that it has had, or its fewest.
         """
-        explored = self.workers if self.goodput is None else max(self.workers, self.goodput.explored_replicas)
+        explored = max(self.workers, self.explored_workers)
+        if self.goodput is not None:
+            explored = max(explored, self.goodput.explored_replicas)
         most = min(self.max_workers, max(self.min_workers, 2 * explored), most_gpus // self.gpus_per_worker)
         return (0, *range(self.min_workers, most + 1))
 

@@ -284,6 +284,9 @@ class Job:
     restarts: int = 0
     """The number of its restarts."""
 
+    explored_workers: int = 0
+    """The most workers that it is known to have had, or 0; an elastic policy gives it at most twice as many."""
+
     requested_workers: int | None = None
     """The number of workers that its user now asks for, where the job holds GPUs with another number; None: as it has."""
 

@@ -71,6 +71,7 @@ def scheduler_job(
         if desired.cpus is None
         else desired.cpus.fewest_millis + desired.cpus.beside_millis,
         restarts=max(0, status.attempt - 1),
+        explored_workers=status.attempt_workers,
         requested_workers=None if elastic else _requested_workers(job, desired, state),
         rescaled_seconds=None if status.rescale is None else parse_time(status.rescale.since),
         rescale_seconds=_rescale_seconds(status),

@@ -158,7 +158,7 @@ test-faults: programs ## The operator killed, misled and cut off: docs/reliabili
 	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-long
-test-long: programs ## Outside CI: tests marked as long, all examples of properties, five times their steps, 258 lives with faults in place of 53
+test-long: programs ## Outside CI: tests marked as long, all examples of properties, five times their steps, 294 lives with faults in place of 63
 	LONG=1 $(PYTEST) --numprocesses auto -m 'long or not long' tests/unit
 	LONG=5 $(PYTEST) --numprocesses auto tests/properties
 	$(PYTHON) -m hack.images rootfs frameworks

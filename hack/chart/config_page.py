@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 STAGES: dict[str, Mapping[str, Any]] = {
     "admission": registry.ADMISSION,
     "order": registry.ORDER,
+    "elastic": registry.ELASTIC,
     "placement": {name: registry.PLACEMENT[name] for name in registry.PLACEMENT if name != "lanes"},
     "allocation": registry.ALLOCATION,
     "preemption": registry.PREEMPTION,

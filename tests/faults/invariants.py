@@ -35,7 +35,7 @@ ALL = {
     GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
     ONE_WRITER: "no write lands once another replica has written the lease",
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
-    SERVICE: "attained service, attempts, restarts and preemptions never go back",
+    SERVICE: "attained service, attempts, restarts, preemptions and rescales never go back",
     GRACE: "no running worker is removed without a deletion, nor with less than its grace period",
     ORDERS: "a worker is ordered to pause or offload only after its job's status says so; a job is reported as paused or offloaded only "
     "after its nodes report it; the order stays while the job is paused or offloaded",
@@ -198,11 +198,16 @@ def _made_without_intent(before: Raw | None, after: Raw | None, moment: Moment) 
             f"{name} is made for attempt {labels[names.ATTEMPT_LABEL]}; its job is in attempt {status.get('attempt')}, "
             f"{'placed' if is_true(job, 'Placed') else 'not placed'}",
         )
-    elif len(status["placement"]) != job["spec"].get("workers", 1):
-        yield (
-            GANG,
-            f"{name} is made while {len(status['placement'])} of {job['spec']['workers']} workers are placed",
-        )
+    elif len(status["placement"]) != (workers := _workers_of_attempt(job)):
+        yield GANG, f"{name} is made while {len(status['placement'])} of {workers} workers are placed"
+
+
+def _workers_of_attempt(job: Raw) -> int:
+    """Return how many workers the current attempt is to have: a job with a range keeps those that it was placed with."""
+    spec: Raw = job["spec"]
+    if "maxWorkers" not in spec:
+        return int(spec.get("workers", 1))
+    return max(spec["minWorkers"], min(spec["maxWorkers"], job["status"]["attemptWorkers"]))
 
 
 def _two_attempts(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
@@ -249,7 +254,7 @@ def _service_lost(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, 
     ):
         if new.get(figure, 0) < old.get(figure, 0):
             yield SERVICE, f"{figure} of {name} fell from {old.get(figure)} to {new.get(figure)}"
-    for count in ("attempt", "restarts", "preemptions"):
+    for count in ("attempt", "restarts", "preemptions", "rescales"):
         if new.get(count, 0) < old.get(count, 0):
             yield SERVICE, f"{count} of {name} fell from {old.get(count)} to {new.get(count)}"
 
@@ -264,6 +269,6 @@ def _runs_in_part(before: Raw | None, after: Raw | None, moment: Moment) -> Iter
         and phase_of(pod) != "Pending"
         for pod in moment.pods.values()
     )
-    workers = after["spec"].get("workers", 1)
+    workers = _workers_of_attempt(after)
     if started != workers:
         yield GANG, f"{after['metadata']['name']} is said to run with {started} of {workers} workers started"

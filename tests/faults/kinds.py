@@ -22,6 +22,7 @@ from tests.faults.gangs_life import GANGS
 from tests.faults.kills import KilledAt, KilledAtEvery, Moment
 from tests.faults.life import Life
 from tests.faults.pausing_life import PAUSING
+from tests.faults.scaling_life import SCALING
 from tests.faults.stale_reads import StaleReads
 from tests.faults.watch_faults import Broken, Delayed, Doubled, Dropped
 from tests.support.api_faults.fault import Dice, Fault, Request
@@ -230,6 +231,9 @@ _GANGS: dict[str, Kind] = {
     "conflicts": Kind(_another_writer, 1, "another client writes to every job all the time (409 after 409)"),
 }
 
+_SCALING = ("kill-after-write", "watch-dropped", "stale-after-kill")
+"""The faults of the third life, which is about one more reason to stop an attempt."""
+
 KINDS: dict[str, Kind] = _GANGS | {
     f"pausing-{name}": replace(
         kind, seeds=kind.seeds if name.startswith("kill-") else (kind.seeds + 1) // 2, life=PAUSING
@@ -237,5 +241,13 @@ KINDS: dict[str, Kind] = _GANGS | {
     for name, kind in _GANGS.items()
     if name != "kill-every-write"
 }
-"""The faults in both lives. Dying at every first write shows whether each process makes progress. One seed is
+KINDS |= {
+    f"scaling-{name}": replace(
+        _GANGS[name],
+        seeds=_GANGS[name].seeds if name.startswith("kill-") else 1,
+        life=SCALING,
+    )
+    for name in _SCALING
+}
+"""The faults in all lives. Dying at every first write shows whether each process makes progress. One seed is
 enough: it takes a hundred processes."""

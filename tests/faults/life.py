@@ -111,7 +111,7 @@ class Life:
 def _gist(status: Raw) -> Raw:
     return {
         "conditions": sorted((each["type"], each["status"], each["reason"]) for each in status["conditions"]),
-        "counts": {name: status.get(name, 0) for name in ("attempt", "preemptions", "restarts")},
+        "counts": {name: status.get(name, 0) for name in ("attempt", "preemptions", "rescales", "restarts")},
         "placement": [
             (each["worker"], each["sharePercent"], len(each["gpus"]))
             for each in status.get("placement") or ()

@@ -12,10 +12,15 @@ from tests.faults.gangs_life import GANGS
 from tests.faults.kinds import KINDS, Kind
 from tests.faults.life import Life
 from tests.faults.pausing_life import PAUSING
+from tests.faults.scaling_life import SCALING
 
 PAGE = Path("docs/reliability.md")
 _INVARIANTS = ("capacity", "gang", "one writer", "once", "service", "grace")
-COLUMNS = {GANGS.name: (*_INVARIANTS, "end"), PAUSING.name: (*_INVARIANTS, "orders", "end")}
+COLUMNS = {
+    GANGS.name: (*_INVARIANTS, "end"),
+    PAUSING.name: (*_INVARIANTS, "orders", "end"),
+    SCALING.name: (*_INVARIANTS, "end"),
+}
 """The invariants that are evaluated in each cell, by life."""
 
 
@@ -52,7 +57,7 @@ def with_tables(text: str) -> str:
     Raises:
         ValueError: a mark of a table is missing.
     """
-    for life in (GANGS, PAUSING):
+    for life in (GANGS, PAUSING, SCALING):
         begin, end = (
             f"<!-- faults in {life.name}: make generate -->\n",
             f"<!-- end of faults in {life.name} -->\n",

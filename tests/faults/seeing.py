@@ -33,6 +33,18 @@ class Seeing:
 
         await self._history.until(f"{name} runs in attempt {attempt}", look)
 
+    async def workers(self, name: str, workers: int) -> None:
+        """Wait until the current attempt of a job has a number of workers."""
+        await self._history.until(
+            f"{name} has {workers} workers", lambda: self._status(name).get("workers") == workers
+        )
+
+    async def rescale_pending(self, name: str) -> None:
+        """Wait until a job's status says why it does not have the workers of its spec."""
+        await self._history.until(
+            f"{name} is to be rescaled", lambda: bool(self._status(name).get("rescalePending"))
+        )
+
     async def condition(self, name: str, kind: str) -> None:
         """Wait for a condition of a job."""
         await self._history.until(f"{name} has {kind}", lambda: self._holds(name, kind))

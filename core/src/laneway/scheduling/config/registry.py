@@ -109,7 +109,7 @@ NO_POLICY = "none"
 
 
 def none() -> None:
-    """Leave a stage out."""
+    """Leaves the stage out."""
 
 
 ADMISSION: Stage[AdmissionPolicy] = Stage("admission", ("refusal",), {"quota": "admission.quota:Quota"})

@@ -7,10 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from laneway.scheduling import Job, JobState, Node, PreemptionReason, Scheduler, policies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.scheduling import (
+    ClusterSnapshot,
+    Job,
+    JobState,
+    Node,
+    Policies,
+    PreemptionReason,
+    Scheduler,
+    policies,
+)
 from laneway.scheduling.model.plan import Decision
 
+from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
+from tests.unit.core.scheduling.strategies import snapshots
 
 
 def running(name: str, *gpus: str, wants: int, **fields: Any) -> Job:
@@ -65,13 +78,19 @@ def test_it_runs_on_until_there_is_room(others: list[JobBuilder]) -> None:
     assert "runs on with 2 workers" in decision.held_rescales["j"]
 
 
-def test_of_two_that_grow_into_the_same_gpus_one_is_stopped() -> None:
-    decision = decided(running("a", "n/0", wants=3), running("b", "n/1", wants=3))
-    assert decision.rescales == {"a": 3}
-    assert set(decision.held_rescales) == {"b"}
-    stopped = running("a", "n/0", wants=3, state=JobState.TERMINATING)
-    assert decided(stopped, running("b", "n/1", wants=3)).rescales == {}
-    assert decided(stopped, running("b", "n/1", "n/2", wants=1)).rescales == {"b": 1}
+def test_while_one_job_grows_no_other_one_is_rescaled() -> None:
+    growing, shrinking = running("a", "n/0", wants=2), running("b", "n/1", "n/2", wants=1)
+    assert decided(growing, shrinking).rescales == {"a": 2}
+    assert decided(replace(shrinking, key="0"), growing).rescales == {"0": 1}
+    stopped = replace(growing, state=JobState.TERMINATING)
+    held = decided(stopped, shrinking)
+    assert held.rescales == {}
+    assert "after another job" in held.held_rescales["b"]
+    assert (
+        decided(replace(shrinking, state=JobState.TERMINATING), running("c", "n/3", wants=2)).rescales == {}
+    )
+    other = running("c", "n/0", "n/3", wants=1)
+    assert decided(shrinking, other).rescales == {"b": 1, "c": 1}
 
 
 def test_it_is_not_stopped_twice_within_the_minimum_run_time() -> None:
@@ -124,3 +143,26 @@ def test_a_suspended_job_is_only_stopped() -> None:
     decision = decided(running("j", "n/0", wants=2, suspended=True))
     assert decision.preemptions["j"].reason is PreemptionReason.SUSPENDED
     assert decision.rescales == decision.held_rescales == {}
+
+
+@settings(max_examples=examples(100))
+@given(snapshots(), st.data())
+def test_a_stopped_job_starts_with_the_new_number_if_no_other_job_waits(
+    case: tuple[ClusterSnapshot, Policies], data: st.DataObject
+) -> None:
+    """No gang loses its place by a rescale, whatever else runs, and whatever the policies."""
+    snapshot, chosen = case
+    running = [job for job in snapshot.jobs if job.state is JobState.RUNNING and not job.suspended]
+    wanted = {job.key: data.draw(st.integers(1, 6), label=job.key) for job in running}
+    made = Scheduler(snapshot.nodes, chosen)
+    for job in running:
+        workers = wanted[job.key]
+        made.observe(replace(job, requested_workers=workers if workers != len(job.placement) else None))
+    decision = made.decide(NOW)
+    assert decision.rescales.keys() == decision.preemptions.keys()
+    for job in running:
+        if job.key in decision.rescales:
+            waiting = replace(job, state=JobState.WAITING, placement=(), waiting_since_seconds=NOW)
+            made.observe(replace(waiting, demand=replace(job.demand, workers=wanted[job.key])))
+    starts = made.decide(NOW + 1).starts
+    assert {key: len(workers) for key, workers in starts.items()} == decision.rescales

@@ -49,24 +49,30 @@ def _may_be_stopped(session: Session, job: Job) -> bool:
 def rescale_requested(session: Session, admission: Admission) -> None:
     """Stop the jobs whose users ask for another number of workers, unless that has to wait.
 
-    It comes after all waiting jobs: a job grows into GPUs on which none of them starts, and which are kept for none of them.
+    It comes after all waiting jobs: a job grows into GPUs on which none of them starts, and which are kept for none of them. While one job
+    grows, no other one is stopped: both might find a place, but not beside one another.
     """
-    grows = any(session.state.jobs[key].requested_workers is not None for key in session.state.releasing)
-    for key in sorted(session.state.resized - session.decision.preemptions.keys()):
-        job = session.state.jobs[key]
-        workers = job.requested_workers
-        assert workers is not None
-        more = workers - len(job.placement)
-        held_back = _held_back(session, job, workers) or (
-            reasons.grows_later(job, workers)
-            if more > 0 and (grows or not _has_room(session, job, more, admission))
-            else ""
-        )
+    state = session.state
+    releasing = (state.jobs[key] for key in state.releasing)
+    growths = [_grows(job) for job in releasing if job.requested_workers is not None]
+    for key in sorted(state.resized - session.decision.preemptions.keys()):
+        job = state.jobs[key]
+        assert job.requested_workers is not None
+        held_back = _held_back(session, job, job.requested_workers)
+        if not held_back and (any(growths) or (growths and _grows(job))):
+            held_back = reasons.rescaled_after_another(job, job.requested_workers)
+        if not held_back and _grows(job) and not _has_room(session, job, admission):
+            held_back = reasons.grows_later(job, job.requested_workers)
         if held_back:
             session.decision.held_rescales[key] = held_back
         else:
-            _rescale(session, job, workers)
-            grows |= more > 0
+            _rescale(session, job, job.requested_workers)
+            growths.append(_grows(job))
+
+
+def _grows(job: Job) -> bool:
+    """Whether a job is to have more workers than it has, or had until it was stopped."""
+    return job.requested_workers is not None and job.requested_workers > job.demand.workers
 
 
 def rescale_due_seconds(state: SchedulerState, now_seconds: float) -> float:
@@ -115,9 +121,10 @@ def _fits_without_itself(session: Session, job: Job, workers: int) -> bool:
     return place is not None
 
 
-def _has_room(session: Session, job: Job, more: int, admission: Admission) -> bool:
-    """Whether further workers fit on idle GPUs that no job before this one may claim, within the quota of its namespace."""
-    state, further = session.state, waiting_with(job, more)
+def _has_room(session: Session, job: Job, admission: Admission) -> bool:
+    """Whether its further workers fit on idle GPUs that no job before this one may claim, within the quota of its namespace."""
+    assert job.requested_workers is not None
+    state, further = session.state, waiting_with(job, job.requested_workers - len(job.placement))
     if admission(state, further, session.now_seconds) is not None:
         return False
     sort_key = state.ranking.sort_keys[job.key]

@@ -54,6 +54,11 @@ def grows_later(job: Job, workers: int) -> str:
     )
 
 
+def rescaled_after_another(job: Job, workers: int) -> str:
+    """Return why a job keeps its workers: another one is just rescaled."""
+    return f"It runs on with {_workers(len(job.placement))}: it restarts with {workers} after another job that is being rescaled."
+
+
 def rescaled_lately(job: Job, workers: int, min_run_seconds: float) -> str:
     """Return why a job keeps its workers: it was rescaled a short time ago."""
     return (

@@ -275,3 +275,37 @@ def test_the_last_preemption() -> None:
     assert job_format.last_preemption(job, NOW) == how
     assert f"Preempted:    {how}" in description(job, NOW)
     assert job_format.last_preemption(a_job(), NOW) == ""
+
+
+MEASURED = {
+    "persistentBytes": 1,
+    "ephemeralBytes": 1,
+    "iterationMicroseconds": 200_000,
+    "dataMicroseconds": 300_000,
+    "iterations": 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("story", "resources", "want"),
+    [
+        ("a limit is all it has", {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, "if its 2 are busy"),
+        ("a request", {"requests": {"cpu": "1500m"}}, "if its 1.5 are busy"),
+        ("neither", {}, "its trainer requests none"),
+    ],
+)
+def test_a_running_job_that_waits_for_data(story: str, resources: dict[str, Any], want: str) -> None:
+    job = a_job(placement=PLACED, profile=MEASURED)
+    job["spec"]["template"] = {
+        "spec": {"containers": [{"name": "log"}, {"name": "trainer", "resources": resources}]}
+    }
+    lines = job_format.explanation(job, NOW)
+    assert any(line.startswith("It waits for data for 60 % of each iteration") for line in lines), story
+    assert any(want in line for line in lines), story
+
+
+def test_a_job_that_was_not_measured_does_not_wait_for_data() -> None:
+    assert job_format.data_wait_lines(a_job(placement=PLACED)) == ()
+    assert job_format.data_wait_lines(a_job(placement=PLACED, profile={"unknown": 1})) == ()
+    several = a_job(gpus={"type": "Count", "count": 2}, placement=PLACED, profile=MEASURED)
+    assert len(job_format.data_wait_lines(several)) == 4

@@ -8,7 +8,10 @@ from typing import Any
 from laneway.api import rfc3339
 from laneway.api.job_conditions import ConditionType, SummaryState
 from laneway.api.names import OPERATOR_MANAGER
+from laneway.api.pod_requests import amounts
 from laneway.api.training_job import GPURequestType
+from laneway.api.training_job_status import ProfileStatus
+from laneway.scheduling.explain.data_wait import data_wait, suggestion
 
 Object = Mapping[str, Any]
 
@@ -163,10 +166,36 @@ def explanation(job: Object, now_seconds: float) -> list[str]:
         ]
     if now in (SummaryState.RUNNING, SummaryState.STARTING):
         pending = [text] if (text := status(job).get("rescalePending")) else []
-        return [f"{name} is {now.lower()}.", *pending, *_preemption_lines(job), *placement(job)]
+        lines = [*pending, *_preemption_lines(job), *placement(job), *data_wait_lines(job)]
+        return [f"{name} is {now.lower()}.", *lines]
     latest = max(conditions(job), key=lambda item: str(item["lastTransitionTime"]))
     reason = status(job).get("reason")
     return [f"{name} is {now.lower()}{f' ({reason})' if reason else ''}.", str(latest["message"])]
+
+
+def data_wait_lines(job: Object) -> tuple[str, ...]:
+    """Return how a job waits for data, and what would end the wait; empty if it does not wait, or if it was not measured."""
+    try:
+        profile = ProfileStatus.model_validate(status(job).get("profile") or {})
+        cpu_millis = _trainer_cpu_millis(job)
+    except ValueError:
+        return ()  # written by another version
+    gpus = job["spec"]["gpus"]
+    wait = data_wait(profile, cpu_millis, gpus.get("count", 1) if gpus["type"] == GPURequestType.COUNT else 1)
+    return () if wait is None else suggestion(wait, cpu_millis)
+
+
+def _trainer_cpu_millis(job: Object) -> int:
+    """Return the CPUs that the trainer is limited to, or else requests, in thousandths; 0: neither is written."""
+    pod = (job["spec"].get("template") or {}).get("spec") or {}
+    containers = list(pod.get("containers") or ())
+    trainers = [each for each in containers if each.get("name") == "trainer"] or containers[:1]
+    resources = (trainers[0].get("resources") or {}) if trainers else {}
+    for kind in ("limits", "requests"):
+        found = amounts(resources.get(kind) or {}).get("cpu")
+        if found:
+            return found
+    return 0
 
 
 def other_controller(job: Object) -> str:

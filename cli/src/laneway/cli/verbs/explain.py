@@ -1,4 +1,4 @@
-"""``explain``: why a TrainingJob does not run, and what would let it run."""
+"""``explain``: why a TrainingJob does not run or waits for data, and what would change that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laneway.cli.exit_codes import OK
 from laneway.cli.output import write_object
 from laneway.cli.verbs.options import add_job_arguments, read_job
 
-HELP = "Explain why a TrainingJob does not run and what would let it run"
+HELP = "Explain why a TrainingJob does not run, or waits for data, and what would change that"
 
 add_arguments = partial(add_job_arguments, output=True)
 
@@ -26,6 +26,7 @@ def run(arguments: Namespace) -> int:
             "state": job_format.state(job),
             "reason": job_format.status(job).get("reason") or None,
             "waiting": job_format.waiting(job),
+            "dataWait": list(job_format.data_wait_lines(job)),
         }
         write_object(explanation, arguments.output)
     else:

@@ -146,7 +146,7 @@ class _Spot:
     state: State
     step: Step
     cpu_millis: float
-    """What is left of the node's CPUs."""
+    """CPUs that the node has left, in thousandths; infinite: not known."""
 
     alike: Sequence[int] = ()
     """The nodes in this state from this one on, until it is checked."""
@@ -221,7 +221,7 @@ class _Descent:
         return found
 
     def _cpus_of(self, node: int) -> float:
-        """Return what is left of a node's CPUs, in thousandths; infinite: not known."""
+        """Return the CPUs that a node has left, in thousandths; infinite: not known."""
         left = None if self._hosts_left is None else self._hosts_left[node]
         return math.inf if left is None else left.get(CPU, 0)
 

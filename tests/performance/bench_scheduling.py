@@ -25,6 +25,7 @@ MODULES = {
     "estimates": "estimates",
     "gpu-speeds": "gpu_speeds",
     "fragmentation": "fragmentation",
+    "synergy": "synergy",
     "real-workload": "real_workload",
     "real-cluster": "real_cluster",
 }
@@ -32,8 +33,8 @@ MODULES = {
 
 ON_TRACES = ("fidelity", "better", "gittins", "lanes", "elastic", "estimates", "gpu-speeds", "fragmentation")
 
-ON_REQUEST = ("lanes", "fragmentation", "real-workload", "real-cluster")
-"""The first two take long, the others need a cluster."""
+ON_REQUEST = ("lanes", "fragmentation", "synergy", "real-workload", "real-cluster")
+"""The first three take long, the others need a cluster."""
 
 if __name__ == "__main__":
     sys.exit(run_block(SCHEDULING, MODULES, __doc__, on_traces=ON_TRACES, on_request=ON_REQUEST))

@@ -137,8 +137,29 @@ def _fragmentation(found: Any) -> Iterator[str]:
         column("placement", "placement"),
         column("allocated at 100 % asked for", "allocated_percent.100", "{:.2f} %"),
         column("at 130 %", "allocated_percent.130", "{:.2f} %"),
+        column(
+            "each seed", "allocated_at_end_percent", lambda seeds: ", ".join(f"{each:.2f}" for each in seeds)
+        ),
         column("no packing beats, at 100 %", "bound_percent", "{:.2f} %"),
     )
+
+
+def _synergy(found: Any) -> Iterator[str]:
+    yield from table_of(
+        found,
+        column("policy", "policy"),
+        column("average JCT", "average_jct_hours", "{:.2f} h"),
+        column("p99", "p99_jct_hours", "{:.2f} h"),
+        column("reference", "reference_hours", "{:.2f} h"),
+        column("off", "difference_percent", "{:+.1f} %"),
+    )
+    yield "\nFrom ours to the reference, what it does otherwise is switched on one after the other:\n\n"
+    for each in found:
+        for number, step in enumerate(each["steps"], start=1):
+            yield (
+                f"- {each['policy']}, {number}: {step['what']}: {step['average_jct_hours']:.2f} h "
+                f"({step['difference_percent']:+.1f} %).\n"
+            )
 
 
 def _elastic(found: Any) -> Iterator[str]:
@@ -275,6 +296,7 @@ SCHEDULING = Block(
         "estimates": ("When waiting jobs start, by their estimates", _estimates),
         "gpu-speeds": ("Estimated speeds on other GPU models", _gpu_speeds),
         "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
+        "synergy": ("CPUs and memory by sensitivity, against Synergy's own simulator", _synergy),
         "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
     },
 )

@@ -41,14 +41,14 @@ class _Measured(NamedTuple):
 _MEASURED = {
     "alexnet": _Measured(12, 125, 2.94, 2.0),
     "deepspeech": _Measured(3, 62.5, 1.0, 1.0),
-    "gnmt": _Measured(1, 20.8, 1.0, 1.0),
-    "lstm": _Measured(1, 20.8, 1.0, 1.0),
+    "gnmt": _Measured(1, 20, 1.0, 1.0),
+    "lstm": _Measured(1, 20, 1.0, 1.0),
     "m5": _Measured(6, 187.5, 2.5, 1.5),
     "mobilenet": _Measured(6, 62.5, 1.55, 1.55),
     "res18": _Measured(9, 62.5, 2.4, 2.4),
     "res50": _Measured(4, 62.5, 1.15, 1.15),
     "shufflenet": _Measured(12, 125, 2.89, 2.0),
-    "transformer": _Measured(1, 20.8, 1.0, 1.0),
+    "transformer": _Measured(1, 20, 1.0, 1.0),
 }
 
 

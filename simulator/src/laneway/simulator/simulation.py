@@ -338,7 +338,8 @@ class Simulation:
     def _allocate(self) -> None:
         """Apply the allocation policy's CPUs and memory to the workers, if there is such a policy."""
         if self._allocates:
-            for key, allotments in self._scheduler.plan(self.now_seconds).allotments.items():
+            decided = self._scheduler.decide(self.now_seconds)
+            for key, allotments in self._scheduler.allotments(decided).items():
                 self._allot(self.runs[key], tuple(allotments))
             self._progress.update_speeds()
 

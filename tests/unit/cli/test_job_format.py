@@ -304,6 +304,12 @@ def test_a_running_job_that_waits_for_data(story: str, resources: dict[str, Any]
     assert any(want in line for line in lines), story
 
 
+def test_the_cpus_that_a_job_was_lent_count() -> None:
+    cpus = {"allocated": "3", "requested": "2"}
+    lines = job_format.data_wait_lines(a_job(placement=PLACED, profile=MEASURED, cpus=cpus))
+    assert "CPUs: if its 3 are busy, request 8." in lines
+
+
 def test_a_job_that_was_not_measured_does_not_wait_for_data() -> None:
     assert job_format.data_wait_lines(a_job(placement=PLACED)) == ()
     assert job_format.data_wait_lines(a_job(placement=PLACED, profile={"unknown": 1})) == ()

@@ -186,7 +186,9 @@ def data_wait_lines(job: Object) -> tuple[str, ...]:
 
 
 def _trainer_cpu_millis(job: Object) -> int:
-    """Return the CPUs that the trainer is limited to, or else requests, in thousandths; 0: neither is written."""
+    """Return the CPUs that the trainer has been given, or else is limited to, or else requests, in thousandths; 0: none is known."""
+    if allocated := (status(job).get("cpus") or {}).get("allocated"):
+        return amounts({"cpu": allocated})["cpu"]
     pod = (job["spec"].get("template") or {}).get("spec") or {}
     containers = list(pod.get("containers") or ())
     trainers = [each for each in containers if each.get("name") == "trainer"] or containers[:1]

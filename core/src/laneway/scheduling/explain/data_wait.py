@@ -10,9 +10,7 @@ import math
 from dataclasses import dataclass
 
 from laneway.api.training_job_status import ProfileStatus
-
-WAITS_RATIO = 0.1
-"""A job waits for data if that takes at least this part of what the rest of an iteration takes."""
+from laneway.scheduling.model.cpu_points import DATA_BOUND_RATIO
 
 _FEWEST_ITERATIONS = 16
 """With fewer measured iterations nothing is suggested: the first ones load and compile."""
@@ -51,7 +49,7 @@ def data_wait(profile: ProfileStatus, cpu_millis: int, processes: int) -> DataWa
         processes: of the trainer that train, one for each of its GPUs.
     """
     busy, waits = profile.iteration_microseconds, profile.data_microseconds
-    if profile.iterations < _FEWEST_ITERATIONS or busy <= 0 or waits < WAITS_RATIO * busy:
+    if profile.iterations < _FEWEST_ITERATIONS or busy <= 0 or waits < DATA_BOUND_RATIO * busy:
         return None
     speedup = (busy + waits) / busy
     loader_workers = math.ceil(waits / busy)

@@ -21,7 +21,7 @@ _MOST_POINTS = 8
 _NOISE_RATIO = 0.03
 """A gain by more CPUs that is smaller than this is none: measurements of the same CPUs differ by as much."""
 
-_DATA_BOUND_RATIO = 0.1
+DATA_BOUND_RATIO = 0.1
 """A job whose iterations take longer than its GPU needs for them, by at least this part, waits for data."""
 
 _NO_MEMORY = 1
@@ -58,7 +58,7 @@ def sensitivity_of(points: CPUPoints, gpu_microseconds: int, gpu_percent: int) -
     times = dict(sorted((cpus, time) for cpus, time in points.items() if cpus > 0 and time > 0))
     if len(times) == 1 and gpu_microseconds > 0:
         ((cpus, time),) = times.items()
-        if time >= (1 + _DATA_BOUND_RATIO) * gpu_microseconds:
+        if time >= (1 + DATA_BOUND_RATIO) * gpu_microseconds:
             times[cpus * time // gpu_microseconds] = gpu_microseconds
     throughputs: dict[tuple[int, int], float] = {}
     best = 0.0

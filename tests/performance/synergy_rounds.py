@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,16 +94,18 @@ def best_need(model: str) -> Need:
 
 def completion_seconds(
     lines: Sequence[Line],
+    measured: Collection[int],
     *,
     tune: bool,
     round_seconds: int = ROUND_SECONDS,
     whole_iterations: bool = True,
     keeps_servers: bool = False,
 ) -> Mapping[int, float]:
-    """Return the JCT of each job by its number.
+    """Return the JCT of each job that ends before the last measured one, by its number.
 
     Args:
         lines: the jobs, in order of arrival.
+        measured: the numbers of the jobs that count. The others share GPUs and CPUs with them until these have ended.
         tune: whether jobs get their best demand where it fits; else all have proportional shares.
         round_seconds: the length of a round.
         whole_iterations: whether an iteration that does not end in its round is lost.
@@ -116,7 +118,8 @@ def completion_seconds(
     found: dict[int, float] = {}
     server_of: dict[Line, int] = {}
     now_seconds = 0
-    while waiting or active:
+    left_over = set(measured)
+    while left_over:
         while waiting and waiting[-1].submit_seconds <= now_seconds:
             active.append(waiting.pop())
         now_seconds += round_seconds
@@ -128,6 +131,7 @@ def completion_seconds(
             left[line.number] -= math.floor(done) if whole_iterations else done
             if left[line.number] <= 0:
                 found[line.number] = now_seconds - line.submit_seconds
+                left_over.discard(line.number)
         active = [line for line in active if line.number not in found]
     return found
 

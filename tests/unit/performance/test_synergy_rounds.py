@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import pytest
 
-from tests.performance.synergy_rounds import SHARE, Line, best_need, completion_seconds, workload
+from tests.performance import synergy_rounds
+from tests.performance.synergy_rounds import SHARE, Line, best_need, workload
 
 
 def alexnets(jobs: int, submit_seconds: int = 0) -> list[Line]:
     """Jobs of 1,000 iterations of 0.6 s with a proportional share, and 2.94 times as fast with their best demand, 12 CPUs."""
     return [Line(number, "alexnet", submit_seconds, 1000) for number in range(jobs)]
+
+
+def completion_seconds(lines: Sequence[Line], **parameters: Any) -> Mapping[int, float]:
+    return synergy_rounds.completion_seconds(lines, [line.number for line in lines], **parameters)
 
 
 def test_the_workload_is_the_same_each_time_and_keeps_to_the_parts_of_the_tasks() -> None:

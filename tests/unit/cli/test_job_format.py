@@ -235,10 +235,17 @@ def test_the_description_has_profile_placement_and_conditions() -> None:
             "ephemeralBytes": 2 << 20,
             "iterationMicroseconds": 1500,
             "iterationSpreadMicroseconds": 200,
+            "cpuPoints": [
+                {"cpuMillis": 500, "iterationMicroseconds": 3000},
+                {"cpuMillis": 2000, "iterationMicroseconds": 1500},
+            ],
         },
+        cpus={"allocated": "2", "requested": "1", "message": "Worker 0 on n1: Deferred: busy"},
     )
     text = "\n".join(description(job, NOW))
     assert "Profile:      persistent 1.0 MiB, ephemeral 2.0 MiB, iteration 1.5 ms (spread 0.2 ms)" in text
+    assert "By CPUs:      0.5: 3.0 ms, 2: 1.5 ms" in text
+    assert "CPUs:         2 for each worker, which requests 1. Worker 0 on n1: Deferred: busy" in text
     assert "  worker 0 on n1: GPU-1 (50%)" in text
     assert "  Running   True     Because   So it is." in text
 

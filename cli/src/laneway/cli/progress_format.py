@@ -32,6 +32,14 @@ def data_time(profile: Object) -> str:
     return f", {microseconds / 1000:.1f} ms before each for data" if microseconds else ""
 
 
+def pace_by_cpus(profile: Object) -> str:
+    """Return how long an iteration takes with some numbers of CPUs: ``2: 500.0 ms, 8: 125.0 ms``; empty if not measured."""
+    points = profile.get("cpuPoints") or ()
+    return ", ".join(
+        f"{each['cpuMillis'] / 1000:g}: {each['iterationMicroseconds'] / 1000:.1f} ms" for each in points
+    )
+
+
 def _steps(made: Object) -> str:
     if made.get("step") is None:
         return f"{made['iterations']} iterations" if made.get("iterations") else ""

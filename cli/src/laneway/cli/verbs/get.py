@@ -62,6 +62,11 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
             f"iteration {profile.get('iterationMicroseconds', 0) / 1000:.1f} ms "
             f"(spread {profile.get('iterationSpreadMicroseconds', 0) / 1000:.1f} ms){progress_format.data_time(profile)}"
         )
+        if points := progress_format.pace_by_cpus(profile):
+            yield f"By CPUs:      {points}"
+    if cpus := status.get("cpus"):
+        message = f". {cpus['message']}" if cpus.get("message") else ""
+        yield f"CPUs:         {cpus['allocated']} for each worker, which requests {cpus['requested']}{message}"
     if job_format.waiting(job):
         yield "Waiting:"
         yield from (f"  {line}" for line in job_format.explanation(job, now_seconds))

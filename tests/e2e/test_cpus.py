@@ -51,9 +51,9 @@ def idle_millis(bench: Bench, node: str) -> int:
 def has_millis(pod: dict[str, Any]) -> int:
     """CPUs that the kubelet has given a pod's container, in its request and its limit; 0 while it changes them."""
     (status,) = pod["status"]["containerStatuses"]
-    given = [status["resources"][kind]["cpu"] for kind in ("requests", "limits")]
+    given = [(status.get("resources") or {}).get(kind, {}).get("cpu", "0") for kind in ("requests", "limits")]
     wanted = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-    found = {amounts({"cpu": text})["cpu"] for text in (*given, status["allocatedResources"]["cpu"], wanted)}
+    found = {amounts({"cpu": text})["cpu"] for text in (*given, wanted)}
     return found.pop() if len(found) == 1 else 0
 
 

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from laneway.api import names
 
-USERS_VARIABLES: Final = ("LANEWAY_FIT", "LANEWAY_STOP_TIMEOUT_SECONDS", "LANEWAY_AGENT_TIMEOUT_SECONDS")
+USERS_VARIABLES: Final = (
+    "LANEWAY_FIT",
+    "LANEWAY_STOP_TIMEOUT_SECONDS",
+    "LANEWAY_AGENT_TIMEOUT_SECONDS",
+    "LANEWAY_LOADER_WORKERS",
+)
 """Of Laneway's variables, those that a pod may set (docs/contracts.md)."""
 
 _RESERVED_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES",)

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
 CGROUPS: Final = "/sys/fs/cgroup"
 """Where a container sees its own cgroup; with version 1, one folder for each controller."""
@@ -38,7 +38,7 @@ def limit_threads(
     cpus = cpu_limit(folder)
     if cpus is None or cpus >= len(os.sched_getaffinity(0)):
         return
-    threads = max(1, int(cpus) // _processes(variables))
+    threads = max(1, int(cpus) // training_processes(variables))
     variables[OMP_NUM_THREADS] = str(threads)
     if threads < torch.get_num_threads():
         torch.set_num_threads(threads)
@@ -66,7 +66,8 @@ def _read(*path: str) -> str:
         return file.read()
 
 
-def _processes(variables: MutableMapping[str, str]) -> int:
+def training_processes(variables: Mapping[str, str]) -> int:
+    """Returns how many processes of this container train, as far as a launcher says so."""
     for name in _PROCESSES:
         text = variables.get(name, "")
         if text.isdigit() and int(text):

@@ -37,6 +37,7 @@ from laneway.client.offload.torch_mover import TorchMover
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.pytorch.checkpoint_watch import CheckpointWatch
 from laneway.client.pytorch.cpu_threads import limit_threads
+from laneway.client.pytorch.loader_workers import give_workers
 from laneway.client.pytorch.notebook import call_after_cells
 from laneway.client.pytorch.optimizer_steps import ITERATION, NO_BOUNDARY, OptimizerSteps
 from laneway.client.pytorch.tensor_sizes import largest_trained, model_sizes, trained_sizes
@@ -67,9 +68,10 @@ GRAD_SCALERS: Final = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler")
 
 
 def install(torch: Any) -> None:
-    """Limits PyTorch's threads and installs the hooks. Versions without them (before 2.0) get a warning instead,
-    and the agent is told."""
+    """Limits PyTorch's threads, gives loaders workers if asked, and installs the hooks. Versions without hooks
+    (before 2.0) get a warning instead, and the agent is told."""
     limit_threads(torch)
+    give_workers()
     # Not torch.optim.optimizer: torch.optim deletes that name.
     optimizer = import_module("torch.optim.optimizer")
     if not hasattr(optimizer, "register_optimizer_step_post_hook"):

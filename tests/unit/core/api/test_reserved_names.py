@@ -51,7 +51,10 @@ def test_a_reserved_variable_is_named_with_its_place(kind: str) -> None:
     assert (
         f"template.spec.{kind}[1].env sets NVIDIA_VISIBLE_DEVICES, which is reserved: leave it out" in problem
     )
-    assert "LANEWAY_FIT, LANEWAY_STOP_TIMEOUT_SECONDS, LANEWAY_AGENT_TIMEOUT_SECONDS, LANEWAY_LOADER_WORKERS" in problem
+    assert (
+        "LANEWAY_FIT, LANEWAY_STOP_TIMEOUT_SECONDS, LANEWAY_AGENT_TIMEOUT_SECONDS, LANEWAY_LOADER_WORKERS"
+        in problem
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,16 @@ def test_the_message_has_the_figures() -> None:
     )
 
 
+def test_while_one_leaves_nobody_else_does() -> None:
+    third = does("third", gpu=0.1, since=700.0)
+    scheduler = cluster(OLD, NEW, third)
+    measured(scheduler, old=0.6, new=0.9, third=0.9)
+    assert separated(scheduler) == ["third"]
+    scheduler.observe(replace(third.made, state=JobState.TERMINATING))
+    measured(scheduler, old=0.61, new=0.91, third=0.91)
+    assert separated(scheduler, NOW + 1) == []
+
+
 def test_who_left_does_not_come_back_beside_the_same_job_and_may_join_another() -> None:
     scheduler = cluster(OLD, NEW)
     measured(scheduler, old=0.7, new=0.9)

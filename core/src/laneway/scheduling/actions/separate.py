@@ -63,6 +63,8 @@ def _keep_bounds(session: Session, shared: dict[str, list[Group]]) -> set[str]:
         sharers = {other.key for group in groups for other in group.jobs}
         if ratio is None or sharers & changed or sharers & session.decision.preemptions.keys():
             continue
+        if any(session.state.jobs[each].state.is_releasing for each in sharers):
+            continue  # one leaves already; the others are measured again without it
         leaver = _last_to_come(session, key, sharers)
         session.state.measured.to_review |= sharers - {leaver}
         if leaver is not None:

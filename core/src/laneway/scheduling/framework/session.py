@@ -93,18 +93,25 @@ class Session:
     def can_resume(self, key: str, view: View) -> bool:
         """Whether a paused job can take turns again where it is: there are turns and memory for it, and it may join those that have come
         there since."""
-        allocations, policy = self.state.allocations, self.policies.placement
-        if not allocations.can_resume(key, view):
-            return False
-        if not isinstance(policy, SharesGPUs):
-            return True
+        policy = self.policies.placement
+        # The first question is the cheaper one, and mostly answered with no.
+        may_join = not isinstance(policy, SharesGPUs) or self._may_join(policy, key, view)
+        return may_join and self.state.allocations.can_resume(key, view)
+
+    def _may_join(self, policy: SharesGPUs, key: str, view: View) -> bool:
+        """Whether a paused job may take turns beside those that do on its GPUs."""
+        allocations, asked = self.state.allocations, set()
         entry = allocations.of_job[key]
         for number, percent in entry.shares:
             if allocations.turns_percent(number, view) + percent <= WHOLE_PERCENT:
                 continue
             gpu, others = allocations.gpus[number], allocations.sharers(number, view)
-            if gpu.foreign or not policy.may_join(entry.job, others, self.state.speeds.on(gpu.model)):
+            group = (gpu.model, *(other.key for other in others))
+            if gpu.foreign:
                 return False
+            if group not in asked and not policy.may_join(entry.job, others, self.state.speeds.on(gpu.model)):
+                return False
+            asked.add(group)
         return True
 
     def place(self, job: Job, view: View) -> Placement | None:

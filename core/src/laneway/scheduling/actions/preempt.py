@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from laneway.scheduling.actions.preemption_actions import cheapest_actions, cost_seconds
-from laneway.scheduling.actions.victims import candidates
+from laneway.scheduling.actions.victims import candidates, later_in_place
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.scenario import PreemptionScenario
 from laneway.scheduling.framework.session import Session
@@ -45,6 +45,32 @@ def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
             return preempt_victims(session, job, statement, scenario, victims)
         statement.rollback(nobody_preempted)
     return False
+
+
+def preempt_in_place(session: Session, job: Job, sort_key: SortKey) -> bool:
+    """Pause or offload later jobs on a paused job's own GPUs, if it can resume without them.
+
+    So jobs whose memory does not fit on a GPU together take turns by moving it to the host and back, as in Harmony (Li et al., VLDB 2022),
+    and none has to be evicted. Nobody is evicted for it: it could also wait where it is.
+    """
+    if session.preemptors >= session.max_preemptors or not job.demand.preempts:
+        return False
+    there = later_in_place(session, job, sort_key)
+    if not there:
+        return False
+    statement = session.statement()
+    scenario = PreemptionScenario(
+        session.state,
+        statement,
+        job,
+        lambda: job.placement if session.can_resume(job.key, FUTURE_IDLE) else None,
+        lambda _: False,
+    )
+    victims = session.policies.preemption.victims(there, scenario)
+    if not victims:
+        statement.rollback()
+        return False
+    return preempt_victims(session, job, statement, scenario, victims)
 
 
 def preempt_victims(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.scheduling.actions.preempt import preempt_in_place
 from laneway.scheduling.actions.reserve import reserve_in_place
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.session import Session
@@ -10,14 +11,15 @@ from laneway.scheduling.state.ranking import FIRST, SortKey
 
 
 def resume(session: Session, sort_key: SortKey) -> bool:
-    """Resume a paused job if its GPUs have turns and memory for it, and it may join those that are there; if it goes first, reserve its GPUs."""
+    """Resume a paused job if its GPUs have turns and memory for it, and it may join those that are there; else let it preempt
+    later jobs there, and if it goes first, reserve its GPUs."""
     key = sort_key[-1]
     if key in session.decision.preemptions:
         return False
     if not session.can_resume(key, IDLE):
         job = session.state.jobs[key]
         session.decision.waiting[key] = reasons.paused(job.state)
-        if sort_key[1] == FIRST:
+        if not preempt_in_place(session, job, sort_key) and sort_key[1] == FIRST:
             reserve_in_place(session, job, sort_key)
         return False
     statement = session.statement()

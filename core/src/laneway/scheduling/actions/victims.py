@@ -43,6 +43,25 @@ def candidates(session: Session, job: Job, sort_key: SortKey) -> Iterator[list[J
         yield [state.jobs[key] for key in there]
 
 
+def later_in_place(session: Session, job: Job, sort_key: SortKey) -> list[Job]:
+    """Return the jobs that may be paused for a paused job on its own GPUs, the last in the order first. None for order policies that
+    compare more than queues: they let running jobs be."""
+    state = session.state
+    gone = any(uuid not in state.allocations.number for worker in job.placement for uuid in worker.gpus)
+    if gone or not session.policies.order.preempts_by_queue:
+        return []
+    gpus = set(state.allocations.gpus_of(job.key))
+    keys = [
+        key
+        for key in state.allocations.below(sort_key[:2], job, job.placement)
+        if key not in session.decision.preemptions
+        and state.jobs[key].pausable
+        and not gpus.isdisjoint(state.allocations.gpus_of(key))
+    ]
+    keys.sort(key=state.ranking.sort_keys.__getitem__, reverse=True)
+    return [state.jobs[key] for key in keys]
+
+
 def _later_in_order(session: Session, job: Job, sort_key: SortKey) -> list[Job]:
     """Return the preemptible jobs that the order policy lets this job preempt, for policies that compare more than queues."""
     state = session.state

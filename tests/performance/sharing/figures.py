@@ -85,10 +85,11 @@ def phase_figures(runs: Sequence[JobRun], alone: Mapping[str, float]) -> dict[st
     }
 
 
-def goals(off: Mapping[str, Any], lanes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how far a phase with sharing reaches the goals, beside one without."""
-    crowd, pair = lanes[CROWD], lanes["50-50"]
+def goals(shared: Mapping[str, Any], alone: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how far a phase with sharing reaches the goals; the other phase is without."""
+    crowd, pair, before = shared[CROWD], shared["50-50"], alone[CROWD]
     return {
+        "sharing": shared["sharing"],
         "half_idle_pair_ratio": pair["ratio"],
         "half_idle_pair_steady_ratio": pair["steady_ratio"],
         "pair_goal": PAIR_GOAL,
@@ -97,8 +98,8 @@ def goals(off: Mapping[str, Any], lanes: Mapping[str, Any]) -> dict[str, Any]:
         "jobs_per_gpu_goal": JOBS_PER_GPU_GOAL,
         "crowd_mean_slowdown_percent": crowd["mean_slowdown_percent"],
         "slowdown_goal_percent": SLOWDOWN_GOAL_PERCENT,
-        "crowd_makespan_ratio": crowd["makespan_seconds"] / off[CROWD]["makespan_seconds"],
-        "crowd_average_jct_ratio": crowd["average_jct_seconds"] / off[CROWD]["average_jct_seconds"],
+        "crowd_makespan_ratio": crowd["makespan_seconds"] / before["makespan_seconds"],
+        "crowd_average_jct_ratio": crowd["average_jct_seconds"] / before["average_jct_seconds"],
     }
 
 

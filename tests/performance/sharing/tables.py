@@ -13,7 +13,7 @@ from tests.performance.sharing.workload import CROWD, PAIRS
 def _sharing(found: Any) -> Iterator[str]:
     yield from table(
         ["", "measured", "goal"],
-        (row for number, goal in enumerate(found["goals"], start=1) for row in _goal_rows(number, goal)),
+        (row for goal in found["goals"] for row in _goal_rows(goal)),
     )
     yield "\nThe pairs, each on one GPU:\n\n"
     yield from table(
@@ -51,19 +51,17 @@ def _sharing(found: Any) -> Iterator[str]:
     )
     yield "\nEach job that shared its GPU:\n\n"
     yield from table(
-        ["round", "job", "kind", "placed after", "beside", "slow-down"],
+        ["sharing", "job", "kind", "placed after", "beside", "slow-down"],
         (
             [
-                number,
+                phase["sharing"],
                 job["job"],
                 job["kind"],
                 _placed_after(job),
                 ", ".join(job["beside"]),
                 _percent(job["slowdown_percent"]),
             ]
-            for number, phase in enumerate(
-                (each for each in found["phases"] if each["sharing"] == "lanes"), start=1
-            )
+            for phase in found["phases"]
             for job in phase["jobs"]
             if job["beside"]
         ),
@@ -77,33 +75,33 @@ def _sharing(found: Any) -> Iterator[str]:
     )
 
 
-def _goal_rows(number: int, goal: Mapping[str, Any]) -> Iterator[list[object]]:
+def _goal_rows(goal: Mapping[str, Any]) -> Iterator[list[object]]:
     pair_goal = f"at most {goal['pair_goal']:g}, aim {goal['pair_aim']:g}"
     yield [
-        f"round {number}: two half-idle jobs, of one after the other",
+        f"{goal['sharing']}: two half-idle jobs, of one after the other",
         f"{goal['half_idle_pair_ratio']:.2f}",
         pair_goal,
     ]
     steady = goal["half_idle_pair_steady_ratio"]
     yield [
-        f"round {number}: the same, while both train",
+        f"{goal['sharing']}: the same, while both train",
         "" if steady is None else f"{steady:.2f}",
         pair_goal,
     ]
     jobs, most = f"{goal['crowd_jobs_per_gpu']:.2f}", f"at most {goal['slowdown_goal_percent']:g} %"
-    yield [f"round {number}: jobs on a GPU", jobs, f"{goal['jobs_per_gpu_goal']:g}"]
+    yield [f"{goal['sharing']}: jobs on a GPU", jobs, f"{goal['jobs_per_gpu_goal']:g}"]
     yield [
-        f"round {number}: mean slow-down of the crowd",
+        f"{goal['sharing']}: mean slow-down of the crowd",
         _percent(goal["crowd_mean_slowdown_percent"]),
         most,
     ]
     yield [
-        f"round {number}: makespan of the crowd, of that without sharing",
+        f"{goal['sharing']}: makespan of the crowd, of that without sharing",
         f"{goal['crowd_makespan_ratio']:.2f}",
         "",
     ]
     yield [
-        f"round {number}: average JCT of the crowd, of that without sharing",
+        f"{goal['sharing']}: average JCT of the crowd, of that without sharing",
         f"{goal['crowd_average_jct_ratio']:.2f}",
         "",
     ]

@@ -62,12 +62,12 @@ def test_the_page_shows_goals_and_the_jobs_that_shared() -> None:
     lanes = {"sharing": "lanes", "cores_busy": 0.6} | phase_figures(
         [run(group, number, 10, 125, group) for group in (CROWD, "50-50") for number in (0, 1)], alone
     )
-    result = {"job_seconds": 100, "goals": [goals(off, lanes)], "phases": [off, lanes]}
+    result = {"job_seconds": 100, "goals": [goals(lanes, off)], "phases": [off, lanes]}
     _, show = SHARING.sections["sharing"]
     text = "".join(show(result))
-    assert "| round 1: two half-idle jobs, of one after the other | 0.57 | at most 0.67, aim 0.55 |" in text
-    assert "| round 1: mean slow-down of the crowd | 15 % | at most 20 % |" in text
-    assert "| 1 | 50-50-1 | gpu-50 | 6.0 s | 50-50-0 | 15 % |" in text
+    assert "| lanes: two half-idle jobs, of one after the other | 0.57 | at most 0.67, aim 0.55 |" in text
+    assert "| lanes: mean slow-down of the crowd | 15 % | at most 20 % |" in text
+    assert "| lanes | 50-50-1 | gpu-50 | 6.0 s | 50-50-0 | 15 % |" in text
 
 
 def test_jobs_of_one_kind_are_of_one_template_and_use_30_to_70_percent() -> None:

@@ -30,6 +30,7 @@ from laneway.operator.lifecycle.gang import (
 )
 from laneway.operator.lifecycle.progress import progress_made
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.lifecycle.times_alone import with_times_alone
 from laneway.operator.lifecycle.unsaved_work import with_saved_work
 from laneway.operator.pacing import WATCHED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
@@ -259,7 +260,7 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
     """Return the status with what the nodes measured of this attempt, which never goes back, and with the workers' CPUs."""
     status, sessions = job.status, context.state.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
-    profile = measured_profile(mine, sessions)
+    profile = with_times_alone(measured_profile(mine, sessions), status, mine, sessions)
     if profile is not None and status.profile is not None:
         profile = profile.model_copy(update={"cpu_points": status.profile.cpu_points})
     execution = executed(status, mine, context.state, profiled=profile is not None)

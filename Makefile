@@ -88,7 +88,7 @@ bench-scale: programs ## The operator with thousands of jobs on nodes simulated 
 	$(PYTHON) -m tests.performance.bench_scale --results "$(RESULTS)" --only "$(ONLY)" $(SIZE)
 
 .PHONY: bench-sharing
-bench-sharing: programs ## Jobs that use 30 to 70 % of a GPU on real kubelets, with and without sharing in one run; about 10 minutes
+bench-sharing: programs ## Jobs that use 30 to 70 % of a GPU on real kubelets, with and without sharing in one run; about 7 minutes
 	$(PYTHON) -m tests.performance.bench_sharing --results "$(RESULTS)"
 
 BEFORE ?= docs/measurements

@@ -2,7 +2,7 @@
 
     python -m tests.performance.bench_sharing --results docs/measurements
 
-About ten minutes on a machine that has built the cluster's programs and images before.
+About seven minutes on a machine that has built the cluster's programs and images before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs jobs that use 30 to 70 % of a GPU on a real cluster, each alone on its GPU and sharing GPUs, in turns.
 
-    python -m tests.performance.sharing -o FILE.json [--seconds 70] [--rounds 1] [--groups crowd,50-50] [--modes off,lanes]
+    python -m tests.performance.sharing -o FILE.json [--seconds 45] [--rounds 1] [--groups crowd,50-50] [--modes off,lanes]
 
 Two nodes, real kubelets, real pods that train with PyTorch on simulated GPUs whose time is divided between the jobs that compute. Ten jobs
 are submitted for six GPUs, and five pairs for one GPU each. A round runs all of them in each mode: without sharing, sharing in one lane of
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("-o", "--output", type=Path, required=True, help="where the results go, as JSON")
     parser.add_argument(
-        "--seconds", type=float, default=70.0, help="each job's time alone (default: %(default)s)"
+        "--seconds", type=float, default=45.0, help="each job's time alone (default: %(default)s)"
     )
     parser.add_argument(
         "--rounds", type=int, default=1, help="of one phase in each mode (default: %(default)s)"

@@ -33,7 +33,7 @@ POD = a_pod(NEW).running(since=NOW - 90).record
 OTHER = a_pod(a_job("other").placed("n1", at=NOW - 50).running(since=NOW - 40).record).record
 
 
-def judged(
+def evaluated(
     now: ProfileStatus | None, status: TrainingJobStatus, *, others_gpu: int = 0
 ) -> ProfileStatus | None:
     sessions = SessionIndex()
@@ -50,19 +50,19 @@ def ran(profile: ProfileStatus, attempt: int = 1) -> TrainingJobStatus:
 
 
 def test_beside_others_the_times_stay_and_the_sizes_are_new() -> None:
-    found = judged(BESIDE, ran(ALONE))
+    found = evaluated(BESIDE, ran(ALONE))
     assert found == ALONE.model_copy(update={"persistent_bytes": 300})
 
 
 def test_alone_on_its_gpu_all_is_new() -> None:
-    assert judged(BESIDE, ran(ALONE), others_gpu=1) == BESIDE
+    assert evaluated(BESIDE, ran(ALONE), others_gpu=1) == BESIDE
 
 
 @pytest.mark.parametrize(
     "status", [NEW.status, ran(ALONE, attempt=2)], ids=["nothing before", "an earlier attempt"]
 )
 def test_times_that_were_never_alone_give_way_to_any_of_the_template(status: TrainingJobStatus) -> None:
-    found = judged(BESIDE, status)
+    found = evaluated(BESIDE, status)
     assert found is not None
     assert found.iteration_microseconds == BESIDE.iteration_microseconds, "better than none"
     merged = larger(ALONE.model_copy(update={"iterations": 3}), found)
@@ -71,16 +71,16 @@ def test_times_that_were_never_alone_give_way_to_any_of_the_template(status: Tra
 
 
 def test_a_job_that_was_never_alone_goes_on_measuring() -> None:
-    first = judged(BESIDE, NEW.status)
+    first = evaluated(BESIDE, NEW.status)
     assert first is not None
     later = BESIDE.model_copy(update={"iteration_microseconds": 180_000, "iterations": 2000})
-    found = judged(later, ran(first))
+    found = evaluated(later, ran(first))
     assert found is not None
     assert (found.iteration_microseconds, found.iterations) == (180_000, 1)
 
 
 def test_without_a_measurement_there_is_none() -> None:
-    assert judged(None, ran(ALONE)) is None
+    assert evaluated(None, ran(ALONE)) is None
 
 
 def test_a_status_keeps_the_times_alone() -> None:

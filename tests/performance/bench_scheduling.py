@@ -24,6 +24,7 @@ MODULES = {
     "elastic": "elastic",
     "estimates": "estimates",
     "gpu-speeds": "gpu_speeds",
+    "mixed-gpus": "mixed_gpus",
     "fragmentation": "fragmentation",
     "synergy": "synergy",
     "real-workload": "real_workload",
@@ -31,7 +32,17 @@ MODULES = {
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
-ON_TRACES = ("fidelity", "better", "gittins", "lanes", "elastic", "estimates", "gpu-speeds", "fragmentation")
+ON_TRACES = (
+    "fidelity",
+    "better",
+    "gittins",
+    "lanes",
+    "elastic",
+    "estimates",
+    "gpu-speeds",
+    "mixed-gpus",
+    "fragmentation",
+)
 
 ON_REQUEST = ("lanes", "fragmentation", "synergy", "real-workload", "real-cluster")
 """The first three take long, the others need a cluster."""

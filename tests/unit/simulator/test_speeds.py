@@ -126,6 +126,22 @@ def test_gavel_on_another_type_of_gpu(throughputs: str) -> None:
     assert finishes(simulation) == {"a": 500}
 
 
+def test_a_job_stays_off_gpus_on_which_it_cannot_run(tmp_path: Path) -> None:
+    path = tmp_path / "throughputs.json"
+    unable = {**THROUGHPUTS, "k80": {**THROUGHPUTS["k80"], f"('{RESNET}', 1)": {"null": 0.0}}}
+    path.write_text(json.dumps(unable), encoding="utf-8")
+    jobs = [a_job(name, 100, model=RESNET) for name in ("a", "b")]
+    simulation = simulated(*jobs, nodes="1x1:k80:12,1x1:v100:16", model=Gavel(str(path)), order="fifo")
+    assert finishes(simulation) == {"a": 100, "b": 200}
+
+
+def test_the_scheduler_knows_the_speeds_that_gavel_measured(throughputs: str) -> None:
+    jobs = [a_job("a", 100, model=LM), a_job("b", 100, model=RESNET)]
+    simulation = simulated(*jobs, nodes="1x1:k80:12,1x1:v100:16", model=Gavel(throughputs), order="gavel-las")
+    # On the K80 the language model is half as fast, the other one a fifth.
+    assert finishes(simulation) == {"b": 100, "a": 200}
+
+
 def test_gavel_across_nodes(throughputs: str) -> None:
     job = a_job("a", 100, gpus=2, model=LM)
     assert finishes(simulated(job, nodes="1x2", model=Gavel(throughputs), order="fifo")) == {"a": 100}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from laneway.scheduling.actions.allocate import allocate, pipeline
+from laneway.scheduling.actions.model_rounds import reassign
 from laneway.scheduling.actions.preempt import preempt_for
 from laneway.scheduling.actions.rescale import rescale_chosen, rescale_requested
 from laneway.scheduling.actions.reserve import reserve
@@ -32,6 +33,7 @@ def run_cycle(session: Session) -> Decision:
     stop_suspended(session)
     rescale_chosen(session)
     separate(session)
+    reassign(session)
 
     # 2. Drop cached rejections that may not hold any more, and queue the jobs that are worth a try.
     cache.review(session.now_seconds, something_stops=bool(decision.preemptions))
@@ -149,6 +151,8 @@ def not_admitted(state: SchedulerState, job: Job, now_seconds: float) -> Waiting
     """Return why the elastic or an admission policy holds a waiting job back; None if it may compete."""
     if state.worker_counts.get(job.key) == 0 and job.demand.malleable:
         return reasons.no_workers()
+    if state.round.holds_back(job.key):
+        return reasons.awaiting_turn()
     for policy in state.policies.admission:
         refusal = policy.refusal(job, state.capacity(IDLE), now_seconds)
         if refusal is not None:

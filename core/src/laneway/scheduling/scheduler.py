@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import cast
 
 from laneway.scheduling.actions.allotments import allotments
+from laneway.scheduling.actions.model_rounds import ModelRounds
 from laneway.scheduling.actions.rescale import rescale_due_seconds
 from laneway.scheduling.actions.worker_counts import WorkerCounts
 from laneway.scheduling.config.stages import Policies
@@ -27,7 +28,7 @@ from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.past_services import NO_SERVICES, PastServices, is_news
 from laneway.scheduling.model.plan import Decision, Plan, WaitingReason, WorkerAllotment
 from laneway.scheduling.model.snapshot import Job, JobState, Node
-from laneway.scheduling.order.policy import LearnsServices, OrderPolicy
+from laneway.scheduling.order.policy import AssignsModels, LearnsServices, OrderPolicy
 from laneway.scheduling.state.measured_speeds import SharedSpeed
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.validation import Holdings, check_decision
@@ -43,6 +44,8 @@ class Scheduler:
         self._decided_seconds = -math.inf
         self._past = NO_SERVICES
         self._worker_counts = None if policies.elastic is None else WorkerCounts(policies.elastic)
+        order = policies.order
+        self._rounds = ModelRounds(order) if isinstance(order, AssignsModels) else None
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the cluster's nodes."""
@@ -119,6 +122,9 @@ class Scheduler:
         state.refresh(now_seconds)
         if self._worker_counts is not None:
             self._worker_counts.refresh(state, now_seconds)
+            state.refresh(now_seconds)
+        if self._rounds is not None:
+            self._rounds.refresh(state, now_seconds)
             state.refresh(now_seconds)
         state.allocations.views.drop_unused()
         decision = run_cycle(Session(state, self._cache, now_seconds, max_starts, max_preemptors))
@@ -248,6 +254,8 @@ class Scheduler:
         )
         if self._worker_counts is not None:
             due_seconds = min(due_seconds, self._worker_counts.next_seconds())
+        if self._rounds is not None:
+            due_seconds = min(due_seconds, state.round.next_seconds())
         return None if math.isinf(due_seconds) else due_seconds
 
     def _may_start(self, job: Job) -> bool:

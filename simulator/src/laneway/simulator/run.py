@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from laneway.scheduling import Job, JobState, Profile, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.gpu_speed import ModelSpeed
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.scheduling.model.snapshot import held_gpus
 from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS
@@ -28,6 +29,9 @@ class Run:
 
     known_profile: Profile | None = None
     """Its profile, as the scheduler knows it."""
+
+    speeds: tuple[ModelSpeed, ...] = ()
+    """How fast it runs on GPU models, as far as the scheduler knows it."""
 
     state: JobState = JobState.WAITING
     placement: tuple[WorkerPlacement, ...] = ()
@@ -205,6 +209,7 @@ class Run:
             as_of_seconds=self.counted_at_seconds,
             service_rate_gpus=None if self.speed is None else self.speed.service_gpus,
             expected_seconds=self.expected_seconds,
+            speeds=self.speeds,
             waiting_since_seconds=self.state_since_seconds,
             waited_before_seconds=self.waited_seconds,
             started_seconds=self.running_since_seconds,

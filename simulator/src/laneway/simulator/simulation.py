@@ -34,6 +34,7 @@ from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.lost_attempts import LostAttempts
 from laneway.simulator.meter import Meter
 from laneway.simulator.models.alone import Alone
+from laneway.simulator.models.model_speeds import ModelSpeeds
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.nodes import Nodes
 from laneway.simulator.occupancy import Occupancy
@@ -91,7 +92,9 @@ class Simulation:
         self.held_until_finish_gpu_seconds = 0.0
         """The meter's held GPU-seconds when a job last finished."""
 
-        self._trace = {job.key: job for job in trace}
+        model = model or Alone()
+        self._model_speeds = ModelSpeeds(model, nodes)
+        self._trace = {job.key: self._model_speeds.on_able_nodes(job) for job in trace}
         self._costs = costs = costs or Costs()
         self._timer = timer
         self._knowledge = knowledge or Knowledge()
@@ -103,7 +106,7 @@ class Simulation:
         self._nodes = Nodes(nodes)
         self._lost = LostAttempts(self, operator, self._nodes)
         self._sync = SchedulerSync(self._scheduler, self._nodes, self._lost)
-        self._progress = Progress(self, model or Alone(), self._knowledge, self._occupancy)
+        self._progress = Progress(self, model, self._knowledge, self._occupancy)
         self._executor = Executor(
             self,
             costs,
@@ -237,6 +240,7 @@ class Simulation:
             knowledge.expected_seconds(job),
             knowledge.profiled,
             knowledge.profile_of(job),
+            self._model_speeds.of(job),
         )
         if job.checkpoint_seconds is not None:
             run.checkpoint_seconds = job.checkpoint_seconds

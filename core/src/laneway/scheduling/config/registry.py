@@ -128,6 +128,7 @@ ORDER: Stage[OrderPolicy] = Stage(
         "fair": "order.fair:Fair",
         "fifo": "order.fifo:Fifo",
         "finish-time-fair": "order.finish_time_fair:FinishTimeFair",
+        "gavel-las": "order.gavel_las:GavelLAS",
         "multilevel-las": "order.multilevel_las:MultilevelLAS",
         "srsf": "order.srsf:SRSF",
         "srtf": "order.srtf:SRTF",

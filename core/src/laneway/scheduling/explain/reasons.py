@@ -82,6 +82,15 @@ def _workers(number: int) -> str:
     return "1 worker" if number == 1 else f"{number} workers"
 
 
+def awaiting_turn() -> WaitingReason:
+    """Return the reason of a job that has no turn in a round that begins."""
+    return WaitingReason(
+        WaitingCode.NOT_ADMITTED,
+        "It has no turn in this round: jobs that have had less of their share go first.",
+        "It starts as soon as these jobs have their GPUs and others are idle, or in a later round.",
+    )
+
+
 def paused(state: JobState) -> WaitingReason:
     """Return the reason of a paused or offloaded job that cannot resume."""
     return WaitingReason(

@@ -168,6 +168,8 @@ class PreemptionReason(StrEnum):
     """It is malleable, and restarts with another number of workers."""
     SEPARATED = "Separated"
     """It shared GPUs with other jobs, and that was measured to be too slow."""
+    REASSIGNED = "Reassigned"
+    """Its round is over: it gets GPUs of another model, or other jobs have their turn."""
 
 
 class PreemptionAction(StrEnum):

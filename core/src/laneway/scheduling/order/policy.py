@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
@@ -41,6 +41,51 @@ class Rank:
 
     pace: Pace | None = None
     """Its drift, if constant and in ``position[0]`` alone: it is computed only in cycles that depend on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundJob:
+    """A job that may run in the next round."""
+
+    job: Job
+    gpus: float
+    """GPUs that it holds while it runs, in fractions for shares."""
+
+    per_second: Mapping[str, float]
+    """Its speed by GPU model, of those that it can use; where it is not known, as fast as on average."""
+
+    held_model: str = ""
+    """The model of the GPUs that it holds; empty: it holds none, or GPUs of several models."""
+
+
+@runtime_checkable
+class AssignsModels(Protocol):
+    """An order policy that says on which GPU model a job runs, round by round."""
+
+    @property
+    def round_seconds(self) -> float:
+        """The length of a round."""
+        ...
+
+    @property
+    def reallocate_seconds(self) -> float:
+        """The shortest time between two calls of :meth:`targets` after jobs have come or gone."""
+        ...
+
+    def targets(
+        self, jobs: Sequence[RoundJob], gpus: Mapping[str, float]
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Return by job the part of the time that it is to have on each GPU model.
+
+        Args:
+            jobs: all that may run; at least one.
+            gpus: the number of GPUs by model.
+        """
+        ...
+
+    def model_order(self, jobs: Sequence[RoundJob], gpus: Mapping[str, float]) -> Sequence[str]:
+        """Return the models in the order in which a round fills their GPUs; arguments as for :meth:`targets`."""
+        ...
 
 
 class OrderPolicy(Protocol):

@@ -28,6 +28,7 @@ from laneway.scheduling.model.unsaved_work import evictable_until_seconds
 from laneway.scheduling.order.policy import OrderPolicy
 from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
 from laneway.scheduling.state.min_runtime import MinRuntimes
+from laneway.scheduling.state.model_round import ModelRound
 from laneway.scheduling.state.preemptible import Preemptible
 from laneway.scheduling.state.ranking import Ranking, SortKey
 from laneway.scheduling.state.timers import Timers
@@ -61,6 +62,9 @@ class SchedulerState:
         self.jobs: dict[str, Job] = {}
         self.worker_counts: dict[str, int] = {}
         """By malleable job: the number of workers that the elastic policy gives it."""
+
+        self.round = ModelRound()
+        """Which jobs run on which GPU model, where the order policy says so."""
 
         self.contention = Contention()
         self._overcommitted_percent: Sequence[int] = ()
@@ -173,6 +177,13 @@ class SchedulerState:
                 self._stale.add(key)
         self.worker_counts = dict(workers)
 
+    def set_round(self, round_: ModelRound) -> None:
+        """Set which jobs run on which GPU model."""
+        before, now = self.round.assigned, round_.assigned
+        if before is not now:
+            self._stale |= {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+        self.round = round_
+
     def mark_assumed(self, key: str, *, starts: bool = False) -> None:
         """Note that a cycle changed a job's allocation without an observation; :meth:`refresh` undoes it unless it is
         observed by then.
@@ -231,15 +242,16 @@ class SchedulerState:
         self.ranking.refresh_drifting(keys, self.jobs, len(self.allocations.gpus), now_seconds)
 
     def as_scheduled(self, key: str) -> Job:
-        """Return a waiting job with the number of workers that it would start with."""
+        """Return a waiting job with the number of workers, and the GPU model, that it would start with."""
         job = self.jobs[key]
         workers = self.worker_counts.get(key, job.demand.workers)
-        if (
-            workers == job.demand.workers
-            or not job.demand.fewest_workers <= workers <= job.demand.most_workers
-        ):
-            return job  # 0, or counted for a range that has changed since
-        return replace(job, demand=replace(job.demand, workers=workers))
+        if not job.demand.fewest_workers <= workers <= job.demand.most_workers:
+            workers = job.demand.workers  # 0, or counted for a range that has changed since
+        model = self.round.assigned.get(key)
+        if workers == job.demand.workers and model is None:
+            return job
+        models = job.demand.models if model is None else frozenset({model})
+        return replace(job, demand=replace(job.demand, workers=workers, models=models))
 
     def capacity(self, view: View) -> FreeCapacity:
         """Return a view of the free capacity."""

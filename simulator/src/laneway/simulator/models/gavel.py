@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from laneway.scheduling.model.gpu_speed import ModelSpeed
 from laneway.simulator.cluster import DEFAULT_MODEL
 from laneway.simulator.gavel_throughputs import ALONE, Throughputs, read_throughputs
 from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
+from laneway.simulator.trace import TraceJob
 
 UNCONSOLIDATED = "_unconsolidated"
 """Appended to a GPU type for workers on several nodes."""
@@ -47,6 +50,16 @@ class Gavel:
             keys.update(dict.fromkeys(occupancy.on_gpu(uuid)))
         return {key: self._speed(key, occupancy) for key in keys}
 
+    def speeds_on(self, job: TraceJob, models: Collection[str]) -> tuple[ModelSpeed, ...]:
+        """Return how fast a job runs alone on GPUs of these models, by name; without those on which it cannot run.
+
+        Raises:
+            ValueError: the type of the job or of a GPU was not measured.
+        """
+        job_type = _type_name(job.model, job.demand.gpus)
+        alone = {model: self._alone(self._gpu_type(model), job_type) for model in sorted(models)}
+        return tuple(ModelSpeed(model, speed) for model, speed in alone.items() if speed > 0)
+
     def _speed(self, key: str, occupancy: Occupancy) -> Speed:
         run = occupancy.run(key)
         job_type = _job_type(run)
@@ -63,16 +76,19 @@ class Gavel:
 
     def _on_gpu(self, uuid: str, key: str, job_type: str, occupancy: Occupancy, *, across: bool) -> float:
         """Return a job's iterations per second, were all of its GPUs like this one."""
-        model = occupancy.gpu(uuid).model
-        gpu_type = self.gpu_type if model == DEFAULT_MODEL else model.casefold()
-        self._check_type(gpu_type)
-        if across and gpu_type + UNCONSOLIDATED in self._throughputs:
+        gpu_type = self._gpu_type(occupancy.gpu(uuid).model)
+        if across and job_type in self._throughputs.get(gpu_type + UNCONSOLIDATED, {}):
             gpu_type += UNCONSOLIDATED
         throughput = self._alone(gpu_type, job_type)
         for other in occupancy.on_gpu(uuid):
             if other != key:
                 throughput *= self._beside(gpu_type, job_type, _job_type(occupancy.run(other)))
         return throughput
+
+    def _gpu_type(self, model: str) -> str:
+        gpu_type = self.gpu_type if model == DEFAULT_MODEL else model.casefold()
+        self._check_type(gpu_type)
+        return gpu_type
 
     def _alone(self, gpu_type: str, job_type: str) -> float:
         try:
@@ -99,4 +115,8 @@ class Gavel:
 
 
 def _job_type(run: Running) -> str:
-    return f"('{run.job.model}', {sum(len(worker.gpus) for worker in run.placement)})"
+    return _type_name(run.job.model, sum(len(worker.gpus) for worker in run.placement))
+
+
+def _type_name(model: str, gpus: int) -> str:
+    return f"('{model}', {gpus})"

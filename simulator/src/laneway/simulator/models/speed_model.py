@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from laneway.scheduling import GPU, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.gpu_speed import ModelSpeed
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.trace import TraceJob
 
@@ -90,6 +91,15 @@ class Changes:
 
     nodes: Collection[str]
     """Names of the nodes of ``gpus``."""
+
+
+@runtime_checkable
+class KnowsModels(Protocol):
+    """A speed model whose jobs have measured speeds on each GPU model. The scheduler knows them."""
+
+    def speeds_on(self, job: TraceJob, models: Collection[str]) -> tuple[ModelSpeed, ...]:
+        """Return how fast a job runs alone on GPUs of these models, by name; without those on which it cannot run."""
+        ...
 
 
 class SpeedModel(Protocol):

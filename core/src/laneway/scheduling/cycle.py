@@ -152,7 +152,7 @@ def not_admitted(state: SchedulerState, job: Job, now_seconds: float) -> Waiting
     if state.worker_counts.get(job.key) == 0 and job.demand.malleable:
         return reasons.no_workers()
     if state.round.holds_back(job.key):
-        return reasons.awaiting_turn()
+        return reasons.awaiting_round()
     for policy in state.policies.admission:
         refusal = policy.refusal(job, state.capacity(IDLE), now_seconds)
         if refusal is not None:

@@ -75,7 +75,7 @@ def test_each_job_runs_where_it_gains_most() -> None:
     assert cluster.where == {"a": "slow", "b": "fast"}
 
 
-def test_without_speeds_jobs_take_turns_on_every_model() -> None:
+def test_where_speeds_do_not_count_each_job_runs_on_every_model() -> None:
     cluster = Cluster(by=gavel(heterogeneity_aware=False))
     cluster.observe(*(speedy(a_job(name), v100=9) for name in "abc"))
     ran: dict[str, set[str]] = {name: set() for name in "abc"}
@@ -126,7 +126,7 @@ def test_a_job_that_may_not_be_stopped_keeps_its_gpus(
     assert cluster.where["a"] == "fast", story
 
 
-def test_jobs_without_a_turn_leave_idle_gpus_to_those_that_still_wait_for_theirs() -> None:
+def test_jobs_that_are_not_assigned_leave_idle_gpus_to_those_that_still_wait_for_theirs() -> None:
     cluster = Cluster(by=gavel(reallocate_seconds=0))
     cluster.observe(*(speedy(a_job(name), v100=2) for name in "abc"))
     cluster.settle(NOW)
@@ -135,13 +135,13 @@ def test_jobs_without_a_turn_leave_idle_gpus_to_those_that_still_wait_for_theirs
     decision = cluster.scheduler.decide(NOW + 360)
     assert leaving in decision.preemptions
     cluster.observe(JobBuilder(replace(made, state=JobState.TERMINATING)))
-    # Another job has its turn on the V100, which is not free yet; nobody without a turn takes the K80 meanwhile.
+    # Another job is assigned the V100, which is not free yet; nobody who is not assigned takes the K80 meanwhile.
     late = speedy(a_job("late").created(NOW + 365), v100=2)
     cluster.scheduler.forget(next(key for key, node in cluster.where.items() if node == "slow"))
     cluster.observe(late)
     planned = cluster.scheduler.plan(NOW + 371)
     assert planned.starts == {}
-    held_back = {key for key, why in planned.waiting.items() if "no turn in this round" in why.message}
+    held_back = {key for key, why in planned.waiting.items() if "Other jobs run in this round" in why.message}
     assert "late" in held_back
     assert cluster.scheduler.next_decision_seconds(NOW + 371) == NOW + 360 + SETTLE_SECONDS
     (started,) = cluster.scheduler.plan(NOW + 360 + SETTLE_SECONDS).starts
@@ -159,7 +159,7 @@ def test_a_restart_of_the_operator_moves_nobody() -> None:
     assert cluster.decide(NOW + 360).preemptions.keys() == {"a", "b"}
 
 
-def test_a_higher_priority_class_has_its_turn_first() -> None:
+def test_a_higher_priority_class_goes_first() -> None:
     cluster = Cluster(nodes=(FAST,))
     cluster.observe(speedy(a_job("a"), v100=9), speedy(a_job("urgent").priority(7), v100=9))
     for number in range(5):

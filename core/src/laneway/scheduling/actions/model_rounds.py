@@ -4,7 +4,7 @@ The order policy gives each job a target, the part of the time that it is to hav
 go first that have had the least of their targets; what does not fit waits. When the targets are computed again, what a job lacks is kept
 as its deficit, which decides among equals. A job that is to run elsewhere, or not at all, stops at the beginning of a round.
 
-A gang that fits on the GPUs of no single model has no target and no turn: it starts where enough GPUs are idle, and keeps them. The time that
+A gang that fits on the GPUs of no single model takes part in no round: it starts where enough GPUs are idle, and keeps them. The time that
 jobs have had is kept in memory. After a restart of the operator, the first round moves nobody.
 """
 
@@ -27,12 +27,12 @@ from laneway.scheduling.state.model_round import ModelRound
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
 SETTLE_SECONDS = 120.0
-"""For so long after the beginning of a round, jobs that have no turn leave idle GPUs to those that have one and do not run yet: they wait
-for others to leave."""
+"""For so long after the beginning of a round, jobs that are not assigned leave idle GPUs to those that are and do not run yet:
+they wait for others to leave."""
 
 
 @dataclass(slots=True)
-class _Turns:
+class _Account:
     """What a job has had since the targets were computed, and lacked before, by model."""
 
     received_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -49,7 +49,7 @@ class ModelRounds:
         self._targets_seconds = -math.inf
         self._asked_of: dict[str, tuple[float, Mapping[str, float]]] = {}
         self._gpus: Mapping[str, float] = {}
-        self._turns: dict[str, _Turns] = {}
+        self._accounts: dict[str, _Account] = {}
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state which jobs run where in the round."""
@@ -65,7 +65,7 @@ class ModelRounds:
             self._began_seconds = -math.inf
             state.set_round(ModelRound())
             return
-        self._count_turns(jobs, now_seconds)
+        self._count_round(jobs, now_seconds)
         self._update_targets(jobs, gpus, now_seconds)
         is_first = self._began_seconds == -math.inf
         self._began_seconds = now_seconds
@@ -85,15 +85,15 @@ class ModelRounds:
         """Return when the next round is due; in the past where none is under way."""
         return self._began_seconds + self._policy.round_seconds
 
-    def _count_turns(self, jobs: Sequence[RoundJob], now_seconds: float) -> None:
+    def _count_round(self, jobs: Sequence[RoundJob], now_seconds: float) -> None:
         """Count the round that ends."""
         keys = {each.job.key for each in jobs}
-        self._turns = {key: turns for key, turns in self._turns.items() if key in keys}
+        self._accounts = {key: account for key, account in self._accounts.items() if key in keys}
         for each in jobs:
-            turns = self._turns.setdefault(each.job.key, _Turns())
+            account = self._accounts.setdefault(each.job.key, _Account())
             model, started = each.held_model, each.job.started_seconds
             if each.job.state is JobState.RUNNING and model and started is not None:
-                turns.received_seconds[model] += now_seconds - max(started, self._began_seconds)
+                account.received_seconds[model] += now_seconds - max(started, self._began_seconds)
 
     def _update_targets(
         self, jobs: Sequence[RoundJob], gpus: Mapping[str, float], now_seconds: float
@@ -104,12 +104,12 @@ class ModelRounds:
         if is_same and gpus == self._gpus:
             return
         self._asked_of = asked_of
-        for key, turns in self._turns.items():
+        for key, account in self._accounts.items():
             target = self._targets.get(key, {})
-            for model in target.keys() | turns.received_seconds.keys():
+            for model in target.keys() | account.received_seconds.keys():
                 owed_seconds = target.get(model, 0.0) * since_seconds if target else 0.0
-                turns.deficit_seconds[model] += owed_seconds - turns.received_seconds[model]
-            turns.received_seconds.clear()
+                account.deficit_seconds[model] += owed_seconds - account.received_seconds[model]
+            account.received_seconds.clear()
         self._targets = self._policy.targets(jobs, gpus)
         self._targets_seconds, self._gpus = now_seconds, gpus
 
@@ -141,11 +141,11 @@ class ModelRounds:
     def _place(self, each: RoundJob, model: str) -> tuple[float | bool | str, ...]:
         """Return a job's place on a model: by target over time received, then by deficit; a half round counts as received from the start."""
         target = self._targets.get(each.job.key, {}).get(model, 0.0)
-        turns = self._turns[each.job.key]
-        received = turns.received_seconds[model] + self._policy.round_seconds / 2
+        account = self._accounts[each.job.key]
+        received = account.received_seconds[model] + self._policy.round_seconds / 2
         return (
             -target / received,
-            -turns.deficit_seconds[model],
+            -account.deficit_seconds[model],
             -target,
             each.held_model != model,
             each.job.created_seconds,
@@ -156,7 +156,7 @@ class ModelRounds:
 def reassign(session: Session) -> None:
     """Action: stop the jobs that have held their GPUs since before the round, and that it gives other GPUs, or none."""
     state, round_ = session.state, session.state.round
-    for key in sorted(state.jobs.keys() - round_.outside if round_.assigned else ()):
+    for key in sorted(state.allocations.of_job.keys() - round_.outside if round_.assigned else ()):
         job = state.jobs[key]
         if job.started_seconds is None or job.started_seconds >= round_.began_seconds:
             continue

@@ -82,12 +82,12 @@ def _workers(number: int) -> str:
     return "1 worker" if number == 1 else f"{number} workers"
 
 
-def awaiting_turn() -> WaitingReason:
-    """Return the reason of a job that has no turn in a round that begins."""
+def awaiting_round() -> WaitingReason:
+    """Return the reason of a job that is not part of a round that begins."""
     return WaitingReason(
-        WaitingCode.NOT_ADMITTED,
-        "It has no turn in this round: jobs that have had less of their share go first.",
-        "It starts as soon as these jobs have their GPUs and others are idle, or in a later round.",
+        WaitingCode.BEHIND_OTHERS,
+        "Other jobs run in this round: they have had less of their share.",
+        "It starts in a later round, or once these jobs have their GPUs and others are idle.",
     )
 
 

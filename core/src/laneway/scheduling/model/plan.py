@@ -169,7 +169,7 @@ class PreemptionReason(StrEnum):
     SEPARATED = "Separated"
     """It shared GPUs with other jobs, and that was measured to be too slow."""
     REASSIGNED = "Reassigned"
-    """Its round is over: it gets GPUs of another model, or other jobs have their turn."""
+    """Its round is over: it gets GPUs of another model, or its GPUs go to other jobs."""
 
 
 class PreemptionAction(StrEnum):

@@ -16,17 +16,17 @@ class ModelRound:
 
     began_seconds: float = -math.inf
     settles_seconds: float = -math.inf
-    """From when on jobs without a turn may take what is idle, in any case."""
+    """From when on jobs that are not assigned may take what is idle, in any case."""
 
     ends_seconds: float = math.inf
     assigned: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The GPU model of each job that has a turn."""
+    """The GPU model of each job that runs in the round."""
 
     outside: frozenset[str] = frozenset()
     """Jobs that take part in no round."""
 
     is_settling: bool = False
-    """Whether a job with a turn has no GPUs yet, and the others leave it theirs."""
+    """Whether an assigned job has no GPUs yet, and the others leave it theirs."""
 
     def settled(self, jobs: Mapping[str, Job], now_seconds: float) -> ModelRound:
         """Return the round as it is now."""
@@ -36,7 +36,7 @@ class ModelRound:
         return self if is_settling is self.is_settling else replace(self, is_settling=is_settling)
 
     def holds_back(self, key: str) -> bool:
-        """Whether a waiting job leaves idle GPUs to jobs that have a turn."""
+        """Whether a waiting job leaves idle GPUs to assigned jobs."""
         return self.is_settling and key not in self.assigned and key not in self.outside
 
     def next_seconds(self) -> float:

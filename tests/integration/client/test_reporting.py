@@ -10,7 +10,7 @@ from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
-STEPS, WIDTH, DATA_SECONDS = 10**6, 64, 0.002
+STEPS, WIDTH, BATCH, DATA_SECONDS = 10**6, 64, 32, 0.002
 """The script's."""
 
 
@@ -29,6 +29,8 @@ def test_progress_loss_and_the_time_for_data_reach_the_agent(make_node: MakeNode
     assert math.isfinite(float(session["report"]["loss"]))
     sizes = eventually("it is measured", lambda: node.session("job")["sizes"])
     assert (sizes["model_bytes"], sizes["largest_tensor_bytes"]) == (4 * 10 * (WIDTH + 1), 4 * 10 * WIDTH)
+    batch = eventually("its batch is known", lambda: node.session("job")["batch"], seconds=200)
+    assert (batch["ranks"], batch["local_batch"], batch["passes"]) == (1, BATCH, 1)
     job.enough()
     (last,) = job.results()
     assert last["graph"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.cli.progress_format import data_time, percent, progress
+from laneway.cli.progress_format import data_time, goodput, percent, progress
 
 from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job
 
@@ -54,3 +54,15 @@ def test_percent() -> None:
 def test_the_time_for_data_is_shown_if_there_is_any() -> None:
     assert data_time({"dataMicroseconds": 1500}) == ", 1.5 ms before each for data"
     assert data_time({}) == ""
+
+
+def test_goodput_is_shown_as_far_as_it_is_known() -> None:
+    batch = {"ranks": 2, "localBatch": 64, "passes": 2}
+    assert goodput({}) == ""
+    assert goodput({"batch": batch}) == "batch 256"
+    known = {
+        "batch": {**batch, "noiseScale": 384},
+        "efficiencyPercent": 80,
+        "goodputMillisamples": 409_600,
+    }
+    assert goodput(known) == "409.6 samples/s, batch 256, efficiency 80%, noise scale 384"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import (
     GPUNodeStatus,
     GPUStatus,
@@ -18,6 +19,9 @@ from laneway.api.gpu_node import (
 from laneway.node_agent.report.changes import due
 
 INTERVAL = 15.0
+BATCH = BatchStatus(
+    ranks=2, local_batch=8, initial_batch=16, max_batch=16, max_local_batch=16, noise_scale=400
+)
 SESSION = SessionStatus(
     key="k",
     namespace="ns",
@@ -31,6 +35,7 @@ SESSION = SessionStatus(
     iterations=1000,
     report=ReportStatus(step=1000, remaining_seconds=1000),
     saved_work=SavedWorkStatus(unsaved_since="2026-01-01T00:00:00Z"),
+    batch=BATCH,
 )
 GPU = GPUStatus(
     uuid="g", index=0, model="m", memory_bytes=1, allocatable_bytes=1, allocatable_percent=100, healthy=True
@@ -71,6 +76,7 @@ def test_what_others_act_on_is_written_at_once(changed: GPUNodeStatus) -> None:
         ({"report": ReportStatus(step=1001, remaining_seconds=1000)}, 4 * INTERVAL),
         ({"report": ReportStatus(step=1001, remaining_seconds=500)}, INTERVAL),
         ({"saved_work": LATER_CHECKPOINT}, INTERVAL),
+        ({"batch": BATCH.model_copy(update={"noise_scale": 500})}, INTERVAL),
     ],
 )
 def test_figures_are_written_at_intervals_and_small_changes_later(

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laneway.api.enforcement import Enforcement
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import ReportStatus, SavedWorkStatus, SessionStatus
+from laneway.api.schema import MAX_COUNTER
 from laneway.client.reporting.progress import _loss
 from laneway.node_agent.enforcement.levels import Level, with_level
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status
 from laneway.node_agent.report.snapshot import take_snapshot
+from laneway.node_agent.sessions.broker import batch_of
 from laneway.node_agent.sessions.packets import PacketError, decode, encode
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork
 from prometheus_client import CollectorRegistry, generate_latest
@@ -64,6 +67,10 @@ def test_every_number_is_accepted_as_loss(loss: float) -> None:
         ("unsaved_since", 1e300),
         ("checkpointed", 1),
         ("loaded_from", "yesterday"),
+        ("ranks", 1.5),
+        ("local_batch", -1),
+        ("noise_scale", "large"),
+        ("noise_scale", 1e300),
     ],
 )
 def test_a_report_with_an_invalid_field_is_refused_with_what_to_send(field: str, value: Any) -> None:
@@ -193,3 +200,24 @@ def test_a_process_that_starts_again_in_its_container_has_saved_nothing_yet() ->
     second.die()
     ended = found.model_copy(update={"ended": True})
     assert shown(bench)[0].saved_work == ended, "it wrote no checkpoint, though the one before it did"
+
+
+def test_the_batch_of_a_training_is_published_and_outlives_its_process() -> None:
+    bench = GPUBench()
+    first = training(bench)
+    assert shown(bench)[0].batch is None, "nothing is known of a client of an earlier release"
+    batch = BatchStatus(ranks=2, local_batch=8, initial_batch=16, max_batch=32, max_local_batch=8)
+    first.session.batch = batch
+    assert shown(bench)[0].batch == batch
+    first.die()
+    assert shown(bench)[0].batch == batch
+
+
+def test_a_batch_that_cannot_be_is_ignored() -> None:
+    fields = {"ranks": 2, "local_batch": 8, "passes": 1, "initial_batch": 16, "max_batch": 16}
+    whole = {**fields, "max_local_batch": 8, "noise_scale": 2.0**60}
+    batch = batch_of(whole)
+    assert batch is not None
+    assert (batch.batch, batch.noise_scale) == (16, MAX_COUNTER)
+    for said in ({}, fields, {**whole, "local_batch": 0}, {**whole, "passes": None}):
+        assert batch_of(said) is None

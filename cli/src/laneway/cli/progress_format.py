@@ -40,6 +40,21 @@ def pace_by_cpus(profile: Object) -> str:
     )
 
 
+def goodput(known: Object) -> str:
+    """Return the goodput: ``512.0 samples/s, batch 256, efficiency 87%, noise scale 4100``; empty if unknown."""
+    batch = known.get("batch")
+    if not batch:
+        return ""
+    parts = [f"batch {batch['ranks'] * batch['localBatch'] * batch.get('passes', 1)}"]
+    if known.get("goodputMillisamples") is not None:
+        parts.insert(0, f"{known['goodputMillisamples'] / 1000:.1f} samples/s")
+    if known.get("efficiencyPercent") is not None:
+        parts.append(f"efficiency {known['efficiencyPercent']}%")
+    if batch.get("noiseScale") is not None:
+        parts.append(f"noise scale {batch['noiseScale']}")
+    return ", ".join(parts)
+
+
 def _steps(made: Object) -> str:
     if made.get("step") is None:
         return f"{made['iterations']} iterations" if made.get("iterations") else ""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from laneway.api.conditions import Condition
 from laneway.api.enforcement import Enforcement
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.orders import PodOrder
 from laneway.api.schema import WRITTEN_AS_A_WHOLE, Spec, Status, Time, or_else
 from laneway.api.training_report import TrainingReport
@@ -119,6 +120,9 @@ class SessionStatus(Status):
     saved_work: SavedWorkStatus | None = Field(
         default=None,
         description="What its client saw of checkpoints; absent while nothing trains, and where no client watches.",
+    )
+    batch: BatchStatus | None = Field(
+        default=None, description="Batch of the training; absent until its client knows it."
     )
     held_bytes: int = Field(default=0, description="GPU memory that its processes report to hold now.", ge=0)
     offloaded_bytes: int = Field(default=0, description="Memory that they moved to the host by order.", ge=0)

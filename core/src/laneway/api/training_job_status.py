@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from laneway.api.conditions import Condition
+from laneway.api.goodput_status import GoodputStatus
 from laneway.api.job_conditions import SummaryState, summarize
 from laneway.api.schema import WRITTEN_AS_A_WHOLE, Status, Time
 from laneway.api.training_report import TrainingReport
@@ -331,6 +332,9 @@ class TrainingJobStatus(Status):
         default=None, description="What the attempt ran that was measured last, or ended since."
     )
     progress: ProgressStatus | None = Field(default=None, description="Progress of the training.")
+    goodput: GoodputStatus | None = Field(
+        default=None, description="Goodput of the training; absent until its clients report a batch."
+    )
     cpus: CPUStatus | None = Field(
         default=None,
         description="The CPUs of the workers, while they have others than they request, or a kubelet refuses to change them.",

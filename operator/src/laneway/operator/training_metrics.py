@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from laneway.api.goodput_status import GoodputStatus
 from laneway.api.metric import MetricSpec
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from prometheus_client.core import GaugeMetricFamily
 
 _LABELS = ("namespace", "job")
 
-JobTraining = tuple[str, str, ProgressStatus | None, ProfileStatus | None]
+JobTraining = tuple[str, str, ProgressStatus | None, ProfileStatus | None, GoodputStatus | None]
 """Namespace, name, and what is known."""
 
 _PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...] = (
@@ -55,8 +56,26 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] =
     ),
 )
 
+_GOODPUT: tuple[tuple[str, str, Callable[[GoodputStatus], float | None]], ...] = (
+    (
+        "laneway_job_goodput_samples_per_second",
+        "Samples per second of a job, each worth what it is worth at the initial batch.",
+        lambda known: None if known.goodput_millisamples is None else known.goodput_millisamples / 1000,
+    ),
+    (
+        "laneway_job_statistical_efficiency_ratio",
+        "Training progress of a job per sample, compared with its initial batch.",
+        lambda known: None if known.efficiency_percent is None else known.efficiency_percent / 100,
+    ),
+    (
+        "laneway_job_gradient_noise_scale_samples",
+        "Batch beyond which a job wastes most of a larger one.",
+        lambda known: known.batch.noise_scale,
+    ),
+)
+
 TRAINING_METRICS = tuple(
-    MetricSpec(name, "gauge", text, _LABELS) for name, text, _ in (*_PROGRESS, *_PROFILE)
+    MetricSpec(name, "gauge", text, _LABELS) for name, text, _ in (*_PROGRESS, *_PROFILE, *_GOODPUT)
 )
 """The metrics of this module."""
 
@@ -66,15 +85,26 @@ def training_metrics(jobs: Iterable[JobTraining]) -> Iterator[GaugeMetricFamily]
     jobs = tuple(jobs)
     for name, text, read in _PROGRESS:
         family = GaugeMetricFamily(name, text, labels=_LABELS)
-        for namespace, job, progress, _ in jobs:
+        for namespace, job, progress, *_ in jobs:
             value = None if progress is None else read(progress)
             if value is not None:
                 family.add_metric([namespace, job], value)
         yield family
     for name, text, measure in _PROFILE:
         family = GaugeMetricFamily(name, text, labels=_LABELS)
-        for namespace, job, _, profile in jobs:
+        for namespace, job, _, profile, _ in jobs:
             value = None if profile is None or not profile.iterations else measure(profile)
+            if value is not None:
+                family.add_metric([namespace, job], value)
+        yield family
+    yield from _goodput_metrics(jobs)
+
+
+def _goodput_metrics(jobs: Iterable[JobTraining]) -> Iterator[GaugeMetricFamily]:
+    for name, text, read in _GOODPUT:
+        family = GaugeMetricFamily(name, text, labels=_LABELS)
+        for namespace, job, _, _, goodput in jobs:
+            value = None if goodput is None else read(goodput)
             if value is not None:
                 family.add_metric([namespace, job], value)
         yield family

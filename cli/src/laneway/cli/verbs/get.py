@@ -67,6 +67,8 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     if cpus := status.get("cpus"):
         message = f". {cpus['message']}" if cpus.get("message") else ""
         yield f"CPUs:         {cpus['allocated']} for each worker, which requests {cpus['requested']}{message}"
+    if goodput := progress_format.goodput(status.get("goodput") or {}):
+        yield f"Goodput:      {goodput}"
     if job_format.waiting(job):
         yield "Waiting:"
         yield from (f"  {line}" for line in job_format.explanation(job, now_seconds))

@@ -99,7 +99,7 @@ class GoodputMeter:
         self._spent_ns += monotonic_ns() - began_ns
 
     def end(self, iterations: int, busy_ns: int) -> bool:
-        """Ends the sample at the boundary; returns whether there is news to report.
+        """Ends the sample at the boundary; returns whether there is something to report.
 
         Args:
             iterations: how many the process has trained.
@@ -108,7 +108,7 @@ class GoodputMeter:
         self.samples = False
         began_ns = monotonic_ns()
         try:
-            news = self._end()
+            changed = self._end()
         except Exception as fault:
             self._give_up(fault)
             return False
@@ -121,7 +121,7 @@ class GoodputMeter:
         else:
             mean_ns = max(1, busy_ns // max(1, iterations))
             self.due = iterations + max(MIN_INTERVAL, OVERHEAD_RATIO * spent_ns // mean_ns)
-        return news
+        return changed
 
     def _begin(self, module: Any, inputs: tuple[Any, ...], optimizer: Any, watchable: bool) -> None:
         self.samples = True
@@ -156,10 +156,10 @@ class GoodputMeter:
         elif watch is not None:
             passes = watch.end()
         report = self._report
-        news = report.observe(self._ranks, self._local_batch, passes, self._noise.samples)
+        changed = report.observe(self._ranks, self._local_batch, passes, self._noise.samples)
         if self._moments is not None and not self._moments[1]:
             self._moments = (self._moments[0], report.batch)
-        return news
+        return changed
 
     def _unscaled(self, moments: GradientMoments) -> GradientMoments:
         """Undoes a GradScaler's scale, without waiting for the device."""

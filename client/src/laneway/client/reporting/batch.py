@@ -72,6 +72,7 @@ class BatchReport:
             "passes": self.passes,
             "initial_batch": self.initial_batch or self.batch,
             "max_batch": max(self.max_batch, self.batch),
-            "max_local_batch": self.max_local_batch or self.local_batch,
+            # Unless the script says otherwise, one worker may take the whole batch.
+            "max_local_batch": self.max_local_batch or max(self.max_batch, self.batch),
             "noise_scale": self.noise_scale,
         }

@@ -63,8 +63,11 @@ def _state(status: GPUNodeStatus) -> tuple[object, ...]:
 def _session_state(session: SessionStatus) -> tuple[object, ...]:
     """Return a session without figures: which one of a lane has the turn is a figure, its first turn is none."""
     state = SessionState.WAITING if session.state == SessionState.HOLDING else session.state
-    first = session.turns > 0, session.iterations > 0, session.report is None, session.saved_work is None
-    bare = session.model_copy(update={**_NO_COUNTS, "state": state, "report": None, "saved_work": None})
+    said = session.report is None, session.saved_work is None, session.batch is None
+    first = session.turns > 0, session.iterations > 0, *said
+    bare = session.model_copy(
+        update={**_NO_COUNTS, "state": state, "report": None, "saved_work": None, "batch": None}
+    )
     return bare, *first
 
 
@@ -74,7 +77,7 @@ def _sessions(status: GPUNodeStatus) -> Iterator[tuple[tuple[str, str], SessionS
 
 
 def _material(before: SessionStatus, after: SessionStatus) -> bool:
-    if before.saved_work != after.saved_work:
+    if (before.saved_work, before.batch) != (after.saved_work, after.batch):
         return True
     pairs = [(getattr(before, name), getattr(after, name)) for name in _COUNTS]
     if before.report is not None and after.report is not None:

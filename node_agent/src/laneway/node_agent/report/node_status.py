@@ -154,6 +154,7 @@ def _session_status(gpu: str, lease: LeaseSnapshot) -> SessionStatus:
         data_milliseconds=round(lease.data_seconds * 1000),
         report=_report_status(lease),
         saved_work=_saved_work_status(lease),
+        batch=lease.batch,
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,
         message=lease.message,

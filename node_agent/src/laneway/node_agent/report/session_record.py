@@ -39,6 +39,7 @@ def session_record(node: str, gpu: str, lease: LeaseSnapshot, *, detailed: bool)
         "sizes": None if lease.sizes is None else asdict(lease.sizes),
         "report": None if lease.report is None else asdict(lease.report),
         "saved_work": None if lease.saved_work is None else asdict(lease.saved_work),
+        "batch": None if lease.batch is None else lease.batch.model_dump(),
         "turns": lease.turns,
         "iterations": lease.iterations,
         "gpu_seconds": lease.busy_seconds,

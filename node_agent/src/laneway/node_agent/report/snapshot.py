@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement, stronger
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import SessionState
 from laneway.api.inventory import InventoryGPU
 from laneway.node_agent.report.order_message import order_message
@@ -58,6 +59,7 @@ class LeaseSnapshot:
     """Time for which it computed without a turn while others of its lane wanted one."""
     report: Report | None
     saved_work: SavedWork | None
+    batch: BatchStatus | None
     remaining_seconds: float | None
     """How long it would still run alone; None if unknown."""
     progress_ratio: float | None
@@ -135,6 +137,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         unscheduled_seconds=lease.unscheduled_seconds,
         report=lease.report,
         saved_work=lease.saved_work,
+        batch=lease.batch,
         remaining_seconds=_remaining_seconds(lease),
         progress_ratio=None if ended else turns.rate_control.progress_ratios().get(lease.key),
         held_bytes=lease.held_bytes,

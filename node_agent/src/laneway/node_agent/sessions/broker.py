@@ -7,11 +7,13 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from laneway.api.enforcement import Enforcement, stronger
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.names import SOCKET_NAME
 from laneway.api.quantity import format_bytes
+from laneway.api.schema import MAX_COUNTER
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop, Timer
 from laneway.node_agent.processes import start_ticks
@@ -26,6 +28,10 @@ from laneway.node_agent.sessions.token_bucket import TokenBucket
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Report, SavedWork, Session, Sizes
+from pydantic import ValidationError
+
+_BATCH: Final = ("ranks", "local_batch", "passes", "initial_batch", "max_batch", "max_local_batch")
+"""The fields of a report that describe the batch, all or none of them."""
 
 
 @dataclass(slots=True)
@@ -353,13 +359,15 @@ class SessionBroker:
         publication."""
         now_seconds = self._clock.realtime()
         said = {name: fields.get(name) for name in ("step", "steps", "epoch", "loss", "remaining_seconds")}
-        if any(value is not None for value in said.values()) or "unsaved_since" not in fields:
+        tells_otherwise = "unsaved_since" in fields or "ranks" in fields
+        if any(value is not None for value in said.values()) or not tells_otherwise:
             opened.session.report = Report(heard_seconds=now_seconds, **said)
         since_seconds = fields.get("unsaved_since")
         if since_seconds is not None:
             opened.session.saved_work = SavedWork(
                 min(since_seconds, now_seconds), fields.get("checkpointed", False), fields.get("loaded_from")
             )
+        opened.session.batch = batch_of(fields) or opened.session.batch
 
     def _overrun(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
@@ -405,6 +413,22 @@ class SessionBroker:
 def _check_capability(kind: str, capability: str, session: Session) -> None:
     if capability not in session.order_state.capabilities:
         raise RefusedError(f"{kind}: the process's hello did not list the capability {capability}")
+
+
+def batch_of(fields: Mapping[str, Any]) -> BatchStatus | None:
+    """Return the batch that a report describes; None where it describes none, or one that cannot be."""
+    if fields.get("ranks") is None:
+        return None
+    noise_scale = fields.get("noise_scale")
+    try:
+        return BatchStatus.model_validate(
+            {
+                **{name: fields.get(name) for name in _BATCH},
+                "noise_scale": None if noise_scale is None else min(round(noise_scale), MAX_COUNTER),
+            }
+        )
+    except ValidationError:
+        return None
 
 
 def _one_line(text: str) -> str:

@@ -125,6 +125,12 @@ def _time_or_none(value: Any) -> str:
     return "" if good else "send a time in Unix seconds, from 0 to 2^33"
 
 
+def _samples_or_none(value: Any) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    good = value is None or (number and 0 <= value <= _MAX_ITERATIONS)
+    return "" if good else "send a number of samples, from 0 to 2^53"
+
+
 def _count_or_none(value: Any) -> str:
     return "" if value is None else _iterations(value)
 
@@ -215,6 +221,13 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "unsaved_since": (_time_or_none, True),
         "checkpointed": (_flag, True),
         "loaded_from": (_time_or_none, True),
+        "ranks": (_count_or_none, True),
+        "local_batch": (_count_or_none, True),
+        "passes": (_count_or_none, True),
+        "initial_batch": (_count_or_none, True),
+        "max_batch": (_count_or_none, True),
+        "max_local_batch": (_count_or_none, True),
+        "noise_scale": (_samples_or_none, True),
     },
     "request": {},
     "ping": {},

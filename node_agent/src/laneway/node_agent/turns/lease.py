@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement
+from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import SessionState
 from laneway.api.orders import PodOrder
 from laneway.lanes import MemoryAccount, SeenMemory, Tenant
@@ -96,6 +97,9 @@ class Lease:
 
     last_saved_work: SavedWork | None = None
     """What its processes that have ended saved."""
+
+    last_batch: BatchStatus | None = None
+    """The last batch of the process that ended last."""
 
     uncovered: str = ""
     """Why it may not run although it has a lane: the GPU's memory does not cover its growth."""
@@ -233,6 +237,11 @@ class Lease:
         return next((session.report for session in self.sessions if session.report), self.last_report)
 
     @property
+    def batch(self) -> BatchStatus | None:
+        """Return the batch of its training. Among several processes, the first one that reports counts."""
+        return next((session.batch for session in self.sessions if session.batch), self.last_batch)
+
+    @property
     def saved_work(self) -> SavedWork | None:
         """Return what its processes saved: those that run, else those that have ended. None if unknown."""
         running = saved_by_any(session.saved_work for session in self.sessions)
@@ -314,6 +323,7 @@ class Lease:
         self.counters.busy_ns += session.page.busy_ns
         self.counters.data_ns += session.page.data_ns
         self.last_report = session.report or self.last_report
+        self.last_batch = session.batch or self.last_batch
         if session.saved_work is not None:
             ended = replace(session.saved_work, ended=True)
             self.last_saved_work = saved_by_any((ended, self.last_saved_work))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from laneway.api.goodput_status import BatchStatus
 from laneway.node_agent.turns.order_state import OrderCommand, OrderState
 
 NANOSECONDS = 1_000_000_000
@@ -219,6 +220,9 @@ class Session:
     saved_work: SavedWork | None = None
     """None: it does not train, or its client does not watch checkpoints."""
 
+    batch: BatchStatus | None = None
+    """None: its client does not know the batch."""
+
     framework_reserve_bytes: int = 0
     """Counted for its framework's own memory until that is known."""
 
@@ -269,6 +273,7 @@ class Session:
         self.sizes = self.sizes or earlier.sizes
         self.report = self.report or earlier.report
         self.saved_work = self.saved_work or earlier.saved_work
+        self.batch = self.batch or earlier.batch
         self.framework_seen_bytes = self.framework_seen_bytes or earlier.framework_seen_bytes
         self.has_run = self.has_run or earlier.has_run or earlier.awaiting_reconnect
 

@@ -59,8 +59,8 @@ def job_gauges(
             percent.add_metric([*labels, *place], share_percent)
     yield from (states, queues, service, waiting, percent)
     known = (
-        (each.job.namespace, each.job.name, each.job.status.progress, each.job.status.profile)
-        for each in unfinished
+        (job.namespace, job.name, job.status.progress, job.status.profile, job.status.goodput)
+        for job in (each.job for each in unfinished)
     )
     yield from training_metrics(known)
 

@@ -28,6 +28,7 @@ from laneway.operator.lifecycle.gang import (
     evaluate_attempt,
     has_run,
 )
+from laneway.operator.lifecycle.goodput import goodput_seen
 from laneway.operator.lifecycle.progress import progress_made
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.times_alone import with_times_alone
@@ -264,6 +265,9 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
     if profile is not None and status.profile is not None:
         profile = profile.model_copy(update={"cpu_points": status.profile.cpu_points})
     execution = executed(status, mine, context.state, profiled=profile is not None)
+    ran = status.execution
+    same = ran is None or execution is None or ran.template_hash == execution.template_hash
+    goodput = goodput_seen(status.goodput if same else None, mine, sessions)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
     if progress is not None and status.placement and status.completion_time is None:
         progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
@@ -274,6 +278,7 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
         profile=profile or status.profile,
         execution=execution,
         progress=progress,
+        goodput=goodput,
     )
 
 

@@ -1,0 +1,156 @@
+"""The goodput of a job: what its workers' sessions show, its metrics, and the model that the elastic policies get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.api.goodput_status import MAX_OBSERVATIONS, BatchStatus, GoodputStatus, StepObservation
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.lifecycle.goodput import goodput_of, goodput_seen
+from laneway.operator.metrics import Metrics
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.sessions import SessionIndex
+from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.goodput import consolidated
+from laneway.scheduling.model.throughput import ThroughputModel
+
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, a_session, a_view, decided, write_of
+
+BATCH: dict[str, Any] = {
+    "ranks": 2,
+    "localBatch": 64,
+    "passes": 2,
+    "initialBatch": 128,
+    "maxBatch": 1024,
+    "maxLocalBatch": 64,
+    "noiseScale": 384,
+}
+MEASURED: dict[str, Any] = {
+    "profiled": True,
+    "iterations": 9,
+    "iterationMicroseconds": 400_000,
+    "dataMicroseconds": 100_000,
+}
+
+
+def gang(goodput: GoodputStatus | None = None) -> JobRecord:
+    job = a_job().gang(2).placed("n1", "n1").running()
+    return job.status(goodput=goodput).record if goodput else job.record
+
+
+def goodput_after(job: JobRecord, *batches: dict[str, Any] | None, **figures: Any) -> GoodputStatus | None:
+    """What becomes of its goodput when the workers' sessions say so."""
+    pods = [a_pod(job, rank).running().record for rank in range(len(batches))]
+    sessions = {
+        rank: [a_session(pods[rank], **{**MEASURED, **figures}, **({"batch": batch} if batch else {}))]
+        for rank, batch in enumerate(batches)
+    }
+    write = write_of(decided(a_view([job], pods, [a_gpu_node("n1", sessions=sessions)]), NOW), job.name)
+    return job.status.goodput if write is None else write.status.goodput
+
+
+def test_a_gangs_goodput_comes_from_its_batch_its_time_and_the_noise() -> None:
+    found = goodput_after(gang(), BATCH, {**BATCH, "noiseScale": 386})
+    assert found is not None
+    assert found.batch == BatchStatus.model_validate({**BATCH, "noiseScale": 385})
+    assert found.efficiency_percent == round(100 * (385 + 128) / (385 + 256))
+    assert found.goodput_millisamples == round(256 / 0.5 * 1000 * (385 + 128) / (385 + 256))
+    assert found.observations == (
+        StepObservation(nodes=1, workers=2, local_batch=64, pass_microseconds=250_000),
+    )
+
+
+def test_nothing_is_claimed_where_a_client_does_not_know() -> None:
+    assert goodput_after(gang(), None, None) is None, "clients of an earlier release"
+    assert goodput_after(gang(), BATCH, None) is None, "one worker has not begun"
+    unknown = goodput_after(gang(), *[{**BATCH, "noiseScale": None}] * 2)
+    assert unknown is not None
+    assert (unknown.efficiency_percent, unknown.goodput_millisamples) == (None, None)
+    fixed = {**BATCH, "initialBatch": 256, "maxBatch": 256, "noiseScale": None}
+    same = goodput_after(gang(), fixed, fixed)
+    assert same is not None
+    assert (same.efficiency_percent, same.goodput_millisamples) == (100, 512_000)
+
+
+def test_a_step_time_that_hardly_differs_is_no_news() -> None:
+    first = goodput_after(gang(), BATCH, BATCH)
+    assert first is not None
+    assert goodput_after(gang(first), BATCH, BATCH, iterationMicroseconds=410_000) == first
+    later = goodput_after(gang(first), BATCH, BATCH, iterationMicroseconds=900_000)
+    assert later is not None
+    assert [seen.pass_microseconds for seen in later.observations] == [500_000]
+
+
+def test_a_job_keeps_its_last_layouts() -> None:
+    old = tuple(
+        StepObservation(nodes=1, workers=workers, local_batch=8, pass_microseconds=1000)
+        for workers in range(3, 3 + MAX_OBSERVATIONS)
+    )
+    before = GoodputStatus(batch=BatchStatus.model_validate(BATCH), observations=old)
+    found = goodput_after(gang(before), BATCH, BATCH)
+    assert found is not None
+    assert found.observations[:-1] == old[1:]
+    assert found.observations[-1].workers == 2
+
+
+def status_of(*observations: StepObservation, **batch: Any) -> TrainingJobStatus:
+    seen = BatchStatus.model_validate({**BATCH, **batch})
+    return TrainingJobStatus(goodput=GoodputStatus(batch=seen, observations=observations))
+
+
+def test_the_model_predicts_layouts_in_which_the_job_has_not_run() -> None:
+    truth = ThroughputModel(0.02, 0.001, intranode_seconds=0.01, intranode_seconds_per_replica=0.002)
+    seen = [
+        StepObservation(
+            nodes=1,
+            workers=workers,
+            local_batch=local_batch,
+            pass_microseconds=round(
+                1e6 * truth.step_seconds(float(local_batch), 0.0, truth.network_seconds(1, workers))
+            ),
+        )
+        for workers in (1, 2, 3)
+        for local_batch in (32, 64, 128)
+    ]
+    model = goodput_of(status_of(*seen))
+    assert model is not None
+    assert model.explored_replicas == 3
+    assert (model.limits.max_batch, model.limits.max_local_batch) == (1024, 64)
+    assert (model.efficiency.initial_batch, model.efficiency.noise_scale) == (128, 384)
+    predicted = model.throughput.step_seconds(64.0, 0.0, model.throughput.network_seconds(1, 4))
+    assert predicted == pytest.approx(truth.step_seconds(64.0, 0.0, truth.network_seconds(1, 4)), rel=0.1)
+    assert model.best(consolidated(4, 8)).goodput > model.best(consolidated(1, 8)).goodput
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(TrainingJobStatus(), id="nothing is known"),
+        pytest.param(status_of(), id="no step was timed"),
+    ],
+)
+def test_there_is_no_model_without_a_step_time(status: TrainingJobStatus) -> None:
+    assert goodput_of(status) is None
+
+
+def test_a_batch_that_contradicts_itself_makes_no_error() -> None:
+    seen = StepObservation(nodes=4, workers=2, local_batch=64, pass_microseconds=1)
+    assert goodput_of(status_of(seen, initialBatch=2**40, maxBatch=1, maxLocalBatch=1, ranks=1)) is not None
+    assert goodput_seen(None, (), SessionIndex()) is None
+
+
+def test_the_metrics_of_a_job_say_its_goodput() -> None:
+    known = goodput_after(gang(), BATCH, BATCH)
+    job = gang(known)
+    metrics, cycle = Metrics(), Cycle(OperatorConfig())
+    view = a_view([job], [a_pod(job, rank).running().record for rank in range(2)])
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    metrics.show(lambda: cycle.gauges(NOW))
+    lines = metrics.render().decode().splitlines()
+    labels = f'{{job="{job.name}",namespace="ns"}}'
+    assert f"laneway_job_goodput_samples_per_second{labels} 409.6" in lines
+    assert f"laneway_job_statistical_efficiency_ratio{labels} 0.8" in lines
+    assert f"laneway_job_gradient_noise_scale_samples{labels} 384.0" in lines

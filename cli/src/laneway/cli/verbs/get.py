@@ -54,6 +54,21 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"Progress:     {progress}"
     if warning := (status.get("progress") or {}).get("warning"):
         yield f"Warning:      {warning}"
+    yield from _measured(status)
+    if job_format.waiting(job):
+        yield "Waiting:"
+        yield from (f"  {line}" for line in job_format.explanation(job, now_seconds))
+    if placement := job_format.placement(job):
+        yield "Placement:"
+        yield from (f"  {line}" for line in placement)
+    if conditions := job_format.conditions(job):
+        yield "Conditions:"
+        rows = [[item["type"], item["status"], item["reason"], item["message"]] for item in conditions]
+        yield from (f"  {line}" for line in table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows).splitlines())
+
+
+def _measured(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was measured of a job."""
     profile = status.get("profile")
     if profile:
         yield (
@@ -69,13 +84,3 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"CPUs:         {cpus['allocated']} for each worker, which requests {cpus['requested']}{message}"
     if goodput := progress_format.goodput(status.get("goodput") or {}):
         yield f"Goodput:      {goodput}"
-    if job_format.waiting(job):
-        yield "Waiting:"
-        yield from (f"  {line}" for line in job_format.explanation(job, now_seconds))
-    if placement := job_format.placement(job):
-        yield "Placement:"
-        yield from (f"  {line}" for line in placement)
-    if conditions := job_format.conditions(job):
-        yield "Conditions:"
-        rows = [[item["type"], item["status"], item["reason"], item["message"]] for item in conditions]
-        yield from (f"  {line}" for line in table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows).splitlines())

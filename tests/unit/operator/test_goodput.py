@@ -8,16 +8,30 @@ import pytest
 from laneway.api.goodput_status import MAX_OBSERVATIONS, BatchStatus, GoodputStatus, StepObservation
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.scheduler_jobs import scheduler_job
+from laneway.operator.cycle.templates import known_template
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle.goodput import goodput_of, goodput_seen
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.sessions import SessionIndex
+from laneway.scheduling import JobState
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.model.goodput import consolidated
 from laneway.scheduling.model.throughput import ThroughputModel
 
-from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, a_session, a_view, decided, write_of
+from tests.unit.operator.builders import (
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_pod,
+    a_session,
+    a_view,
+    decided,
+    placement_on,
+    write_of,
+)
 
 BATCH: dict[str, Any] = {
     "ranks": 2,
@@ -154,3 +168,12 @@ def test_the_metrics_of_a_job_say_its_goodput() -> None:
     assert f"laneway_job_goodput_samples_per_second{labels} 409.6" in lines
     assert f"laneway_job_statistical_efficiency_ratio{labels} 0.8" in lines
     assert f"laneway_job_gradient_noise_scale_samples{labels} 384.0" in lines
+
+
+@pytest.mark.parametrize("elastic", [True, False])
+def test_only_an_elastic_policy_gets_the_model(elastic: bool) -> None:
+    seen = StepObservation(nodes=1, workers=2, local_batch=64, pass_microseconds=100_000)
+    job = gang(status_of(seen).goodput)
+    reconciled = ReconciledJob(job, JobState.RUNNING, tuple(placement_on("n1", "n1")))
+    model = scheduler_job(reconciled, (), known_template(None, ()), NOW, elastic=elastic).goodput
+    assert (model is not None) == elastic

@@ -101,13 +101,13 @@ def test_nothing_is_told_of_a_job_with_the_number_that_it_is_to_have() -> None:
 def test_it_runs_on_and_says_so_once_while_there_is_no_room() -> None:
     job = elastic(4).record
     pods = pods_of(job)
-    told = written(cycle(job, pods, gpus=3))
-    assert reasons(told.after) == ["RescalePending"]
-    assert "runs on with 2 workers" in told.status.rescale_pending
-    assert told.after.pods_to_delete == ()
-    assert told.status.placement == job.status.placement
-    assert write_of(cycle(job.with_status(told.status), pods, gpus=3, now=NOW + 1), "e") is None
-    again = elastic(2).status(rescale_pending=told.status.rescale_pending).record
+    held = written(cycle(job, pods, gpus=3))
+    assert reasons(held.after) == ["RescalePending"]
+    assert "runs on with 2 workers" in held.status.rescale_pending
+    assert held.after.pods_to_delete == ()
+    assert held.status.placement == job.status.placement
+    assert write_of(cycle(job.with_status(held.status), pods, gpus=3, now=NOW + 1), "e") is None
+    again = elastic(2).status(rescale_pending=held.status.rescale_pending).record
     withdrawn = write_of(cycle(again, pods, gpus=3), "e")
     assert withdrawn is None or withdrawn.status.rescale_pending == ""
 

@@ -11,6 +11,7 @@ from laneway.operator.cycle.template_evidence import larger
 from laneway.operator.cycle.templates import KnownTemplate, from_node, template_of
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.cpus import points_of
+from laneway.operator.lifecycle.goodput import goodput_of
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
@@ -67,6 +68,7 @@ def scheduler_job(
         profile=None if counted is None else profile_of(counted),
         template=template_of(job) or "",
         sensitivity=_sensitivity(reconciled, template),
+        goodput=goodput_of(status) if elastic else None,
         cpu_floor_millis=None
         if desired.cpus is None
         else desired.cpus.fewest_millis + desired.cpus.beside_millis,

@@ -51,14 +51,11 @@ _STEPS: Mapping[str, Sequence[tuple[str, Mapping[str, float | bool]]]] = {
     "proportional": (("jobs start and end with rounds of 300 s, and make whole iterations in each", {}),),
     "tune": (
         (
-            "a job gets its best demand or its proportional share, nothing between",
-            {"round_seconds": _SHORT_ROUND_SECONDS, "whole_iterations": False, "keeps_servers": True},
+            "a job gets its best demand or its proportional share, nothing between; all are placed again at any moment, and moving "
+            "costs nothing",
+            {"round_seconds": _SHORT_ROUND_SECONDS, "whole_iterations": False},
         ),
-        (
-            "jobs start and end with rounds of 300 s, and make whole iterations in each",
-            {"keeps_servers": True},
-        ),
-        ("all jobs are placed again in each round, and moving costs nothing", {}),
+        ("jobs start, move and end with rounds of 300 s, and make whole iterations in each", {}),
     ),
 }
 """What the reference does otherwise, with the parameters of the rounds that do this and all that came before."""

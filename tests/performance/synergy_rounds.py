@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from laneway.scheduling.allocation.policy import MEBIBYTE
 from laneway.scheduling.model.sensitivity import best_demand
 from laneway.simulator.models.synergy import SENSITIVITIES, SHARE_CPU_MILLIS, SHARE_MEMORY_BYTES
 from laneway.simulator.traces.synergy import ITERATION_SECONDS
@@ -89,7 +90,9 @@ def best_need(model: str) -> Need:
     sensitivity = SENSITIVITIES[model]
     best = best_demand(sensitivity, SERVER_CPU_MILLIS, SERVER_MEMORY_BYTES, 0.0)
     with_share = sensitivity.ratio(SHARE_CPU_MILLIS, SHARE_MEMORY_BYTES)
-    return Need(best.cpu_millis, best.memory_bytes, best.ratio / with_share)
+    # As they were measured, without errors of interpolation: jobs of one size are in order of arrival, and whole iterations count.
+    memory_bytes = round(best.memory_bytes / MEBIBYTE) * MEBIBYTE
+    return Need(best.cpu_millis, memory_bytes, round(best.ratio / with_share, 6))
 
 
 def completion_seconds(
@@ -143,7 +146,7 @@ class _Server:
     cpu_millis: int = SERVER_CPU_MILLIS
     memory_bytes: int = SERVER_MEMORY_BYTES
     needs: dict[Line, Need] = field(default_factory=dict)
-    """Of its jobs, in order of arrival."""
+    """Of its jobs. Their order decides between jobs of one size."""
 
     def lacks(self, need: Need) -> tuple[int, int]:
         """Return the CPUs and the memory that are missing for a need."""
@@ -164,7 +167,10 @@ class _Server:
     def reduce_for(self, need: Need) -> None:
         """Reduce jobs to their shares, those with the most CPUs and memory first, until a job fits."""
         cpu_millis, memory_bytes = self.lacks(need)
+        if not (cpu_millis or memory_bytes):
+            return
         by_size = sorted(self.needs.items(), key=lambda held: held[1][:2], reverse=True)
+        self.needs = dict(by_size)  # it sorts its list in place
         for line, held in by_size:
             if not (cpu_millis or memory_bytes):
                 return

@@ -78,7 +78,8 @@ class GoodputMeter:
             watchable: whether parameters may have hooks; not where code is compiled.
         """
         began_ns = monotonic_ns()
-        self._spent_ns = 0
+        if not self._successive.waits:
+            self._spent_ns = 0
         try:
             self._begin(module, inputs, optimizer, watchable)
         except Exception as fault:
@@ -115,7 +116,7 @@ class GoodputMeter:
         spent_ns = self._spent_ns + monotonic_ns() - began_ns
         if isinstance(self._watch, LocalGradients):
             spent_ns += self._watch.spent_ns
-        self._watch = None
+        self._watch, self._spent_ns = None, spent_ns
         if self._successive.waits:
             self.due = iterations  # the step after this one
         else:

@@ -186,6 +186,13 @@ def test_a_job_that_loses_more_than_the_bound_in_its_spec_gets_its_gpu_back(
     assert all("ns/writes, which was measured at 70% of its speed alone" in each for each in messages)
 
 
+def test_the_time_in_which_a_job_starts_is_no_slow_down() -> None:
+    """Both import their libraries for half a minute, then train at 0.9 of their speed."""
+    cluster = Cluster()
+    for at, *iterations in ((0, 0, 0), (30, 1, 1), (61, 57, 57), (95, 118, 118)):
+        assert separated(cluster.run(NOW + at, *iterations)) == []
+
+
 def test_beside_a_plain_pod_nothing_is_measured() -> None:
     cluster, plain = Cluster(), (a_plain_session("plain", 10),)
     cluster.run(NOW, 1000, 1000, more=plain)

@@ -8,7 +8,7 @@ shortest iteration that such a job reported, loading data included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from laneway.api.training_job_status import ProfileStatus
@@ -107,15 +107,20 @@ class SpeedBook:
 
 
 def count_of(reconciled: ReconciledJob, state: ClusterState) -> Count | None:
-    """Return what nodes have counted of a job; None while it does not run, or where something else is on its GPUs."""
+    """Return what nodes have counted of a job.
+
+    None while it does not run, or where something else is on its GPUs, or while one of the jobs there has not trained: the time in
+    which a job starts and imports its libraries says nothing about its speed, or that of others beside it.
+    """
     job = reconciled.job
     pods = [pod for pod in state.pods.get(job.uid, ()) if pod.attempt == job.status.attempt]
     holds = [[hold for hold in state.sessions.of(pod) if not hold.ended] for pod in pods]
     if reconciled.state is not JobState.RUNNING or not holds or not all(holds):
         return None
     mine = [hold for of_pod in holds for hold in of_pod]
-    sharers = frozenset(_jobs_on(mine, job.uid, state))
-    if "" in sharers:
+    beside = _beside(mine, state)
+    sharers = frozenset(_jobs_of(beside, job.uid, state))
+    if "" in sharers or not all(hold.session.iterations for hold in beside):
         return None
     return Count(
         at_seconds=min(state.gpu_nodes[hold.node].observed_seconds for hold in mine),
@@ -133,17 +138,25 @@ def profile_now(reconciled: ReconciledJob, state: ClusterState) -> ProfileStatus
     return measured_profile(pods, state.sessions)
 
 
-def _jobs_on(mine: list[Hold], uid: str, state: ClusterState) -> Iterator[str]:
-    """Yield the keys of other jobs with live sessions on the GPUs of these; an empty one for what is no job."""
+def _beside(mine: list[Hold], state: ClusterState) -> list[Hold]:
+    """Return the live sessions on the GPUs of these, themselves included."""
     gpus = {hold.gpu.uuid for hold in mine}
-    for node in {hold.node for hold in mine}:
-        for hold in state.sessions.on(node):
-            if hold.gpu.uuid in gpus and not hold.ended:
-                pod = state.pod_of(hold)
-                if pod is None or pod.job_uid not in state.jobs:
-                    yield ""
-                elif pod.job_uid != uid:
-                    yield state.jobs[pod.job_uid].key
+    return [
+        hold
+        for node in {hold.node for hold in mine}
+        for hold in state.sessions.on(node)
+        if hold.gpu.uuid in gpus and not hold.ended
+    ]
+
+
+def _jobs_of(holds: Iterable[Hold], uid: str, state: ClusterState) -> Iterator[str]:
+    """Yield the keys of other jobs that have these sessions; an empty one for what is no job."""
+    for hold in holds:
+        pod = state.pod_of(hold)
+        if pod is None or pod.job_uid not in state.jobs:
+            yield ""
+        elif pod.job_uid != uid:
+            yield state.jobs[pod.job_uid].key
 
 
 def _remember(times: dict[_Kind, float], kind: _Kind, seconds: float) -> None:

@@ -21,11 +21,13 @@ _SAY_SECONDS = 30.0
 
 
 def run_phase(cluster: LiveCluster, jobs: Sequence[SharingJob]) -> list[JobRun]:
-    """Run jobs, and delete them with all that was learnt of their templates, so that each phase begins without knowledge.
+    """Run jobs and delete them. What was learnt of their templates before is deleted, so that each phase begins without knowledge.
 
     Raises:
         ClusterError: a job failed, or they took too long.
     """
+    profiles = ("delete", "trainingprofiles", "--all", "--namespace", cluster.namespace)
+    cluster.kubectl.run(*profiles)  # an operator that ended with the last phase may have written them again
     outputs = Outputs(cluster.api, cluster.namespace)
     submitted: dict[str, float] = {}
     for job in jobs:
@@ -50,8 +52,6 @@ def run_phase(cluster: LiveCluster, jobs: Sequence[SharingJob]) -> list[JobRun]:
     events = _events(cluster)
     runs = [_run_of(job, views[job.name], submitted[job.name], outputs, events) for job in jobs]
     cluster.jobs.delete_all()
-    profiles = ("--all", "--namespace", cluster.namespace)
-    cluster.kubectl.run("delete", "trainingprofiles", *profiles)
     return runs
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple, Optional
 
-MAX_ELEMENTS: Final = 1 << 16
-"""256 KiB in single precision, which a process holds between two steps. More would make one measurement more
+MAX_ELEMENTS: Final = 1 << 14
+"""64 KiB in single precision, which a process holds between two steps. More would make one measurement more
 precise, but the gradients' own noise stays."""
 SMOOTHING: Final = 0.99
 """The weight of the mean so far, for each further measurement. Pollux uses 0.999 for each step; here one step in

@@ -14,7 +14,7 @@ import logging
 import sys
 import weakref
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, Optional, Union
+from typing import TYPE_CHECKING, Any, Final, Optional, TypeVar, Union
 
 from laneway.client.goodput.gradient_noise import (
     GradientMoments,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from laneway.client.reporting.batch import BatchReport
 
 log = logging.getLogger("laneway.client")
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 FIRST_ITERATION: Final = 8
 """Earlier ones warm up."""
@@ -81,7 +83,7 @@ class GoodputMeter:
         if not self._successive.waits:
             self._spent_ns = 0
         try:
-            self._begin(module, inputs, optimizer, watchable)
+            _eager(self._begin)(module, inputs, optimizer, watchable)
         except Exception as fault:
             self._give_up(fault)
         self._spent_ns += monotonic_ns() - began_ns
@@ -92,7 +94,7 @@ class GoodputMeter:
             return
         began_ns = monotonic_ns()
         try:
-            moments = self._successive.add(self._parameters, self._stride)
+            moments = _eager(self._successive.add)(self._parameters, self._stride)
             if moments is not None:
                 self._moments = (moments, 0)
         except Exception as fault:
@@ -109,7 +111,7 @@ class GoodputMeter:
         self.samples = False
         began_ns = monotonic_ns()
         try:
-            changed = self._end()
+            changed = _eager(self._end)()
         except Exception as fault:
             self._give_up(fault)
             return False
@@ -179,6 +181,14 @@ class GoodputMeter:
         if self._watch is not None:
             self._watch.end()
             self._watch = None
+
+
+def _eager(function: _Function) -> _Function:
+    """Keeps the compiler from making a graph of a function: a hook that is called next to compiled code would be compiled, too."""
+    compiler = sys.modules.get("torch._dynamo")
+    disable = getattr(compiler, "disable", None)
+    eager: _Function = function if disable is None else disable(function)
+    return eager
 
 
 def _averages_gradients(module: Any) -> bool:

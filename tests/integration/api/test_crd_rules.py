@@ -308,6 +308,7 @@ def test_a_job_with_a_range_is_scaled_within_it(control_plane: LoopbackControlPl
     elastic["spec"]["workers"] = 4
     elastic["spec"]["maxWorkers"] = 8
     assert "maxWorkers is immutable" in apply(control_plane, elastic).stderr
+    assert kubectl(control_plane, "delete", "tj", "elastic").returncode == 0
 
 
 def test_an_empty_priority_class_is_none(control_plane: LoopbackControlPlane) -> None:

@@ -70,7 +70,9 @@ def waiting(reason: str) -> TrainingJobStatus:
     return TrainingJobStatus(waiting=WaitingStatus(reason=reason, message="m"))
 
 
-@pytest.mark.parametrize("reason", ["GPUsBusy", "NotConsidered", "HasReservation", "AwaitingPreemption"])
+@pytest.mark.parametrize(
+    "reason", ["GPUsBusy", "NotConsidered", "HasReservation", "AwaitingPreemption", "AwaitingWorkers"]
+)
 def test_a_wait_for_others_is_counted_until_it_ends(reason: str) -> None:
     began = accounting.wait_counted(waiting(reason), NOW)
     assert accounting.competes_since_seconds(began) == NOW

@@ -6,10 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laneway.lanes import LaneRules
-from laneway.scheduling import Demand, HostResources, Job, JobState, Node, Scheduler, policies
+from laneway.scheduling import (
+    Demand,
+    HostResources,
+    Job,
+    JobState,
+    Node,
+    Scheduler,
+    WaitingCode,
+    policies,
+)
 from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
 from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.model.plan import NOT_COMPETING
 
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, planned
 from tests.unit.core.scheduling.elastic.builders import TRAINED
@@ -51,9 +61,30 @@ def test_a_malleable_job_starts_with_the_workers_that_it_is_given() -> None:
     assert len(decision.starts["m"]) == 3
 
 
-def test_one_that_is_given_none_waits_and_says_so() -> None:
-    found = scheduler(Recorded({"m": 0}), malleable("m")).plan(0.0)
-    assert "elastic policy" in found.waiting["m"].message
+def test_one_that_is_given_none_waits_for_those_that_have_the_gpus() -> None:
+    policy = Recorded({"m": 0, "k": 4})
+    made = scheduler(policy, malleable("m", 2), malleable("k"))
+    waiting = made.plan(0.0).waiting
+    reason = waiting["m"]
+    assert reason.code is WaitingCode.AWAITING_WORKERS
+    assert reason.code not in NOT_COMPETING, "its wait counts"
+    assert "needs 2 GPUs (2 workers) at least, and the 4 GPUs for elastic jobs go to k" in reason.message
+    assert (reason.blockers, reason.lacking_gpus, reason.position) == (("k",), 0, 1)
+    made.observe(replace(a_job("k").needs(4).runs_on("n/0", "n/1", "n/2", "n/3").made, expected_seconds=50.0))
+    assert made.start_estimates(made.plan(0.0).waiting, ["m"], 0.0)["m"].start_seconds == 50.0
+
+
+def test_one_that_is_given_none_beside_rigid_jobs_lacks_gpus() -> None:
+    rigid = a_job("r").needs(3).runs_on("n/0", "n/1", "n/2").made
+    reason = scheduler(Recorded({"m": 0}), malleable("m", 2), rigid).plan(0.0).waiting["m"]
+    assert (reason.code, reason.lacking_gpus) == (WaitingCode.AWAITING_WORKERS, 1)
+    assert "jobs without a range of workers leave 1 to elastic jobs" in reason.message
+
+
+def test_one_that_is_given_none_is_judged_by_the_fewest_workers_that_it_may_have() -> None:
+    """Its spec asks for more than the cluster has; the policy may still give it fewer."""
+    job = Job("m", Demand(workers=8, min_workers=1, max_workers=8), created_seconds=0.0)
+    assert scheduler(Recorded({"m": 0}), job).plan(0.0).waiting["m"].code is WaitingCode.AWAITING_WORKERS
 
 
 def test_one_that_is_to_have_others_starts_again() -> None:

@@ -34,9 +34,9 @@ class WorkerCounts:
             return
         self._asked_seconds, self._asked_of = now_seconds, ranges
         jobs = [_malleable_job(state, job, now_seconds) for job in malleable.values()]
-        state.set_worker_counts(
-            self._policy.allot(jobs, _free_gpus(state, malleable), now_seconds) if jobs else {}
-        )
+        free_gpus = _free_gpus(state, malleable)
+        workers = self._policy.allot(jobs, free_gpus, now_seconds) if jobs else {}
+        state.set_worker_counts(workers, sum(free_gpus.values()))
 
     def next_seconds(self) -> float:
         """Return when the policy is called next; infinite: no job is malleable."""

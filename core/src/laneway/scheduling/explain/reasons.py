@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
@@ -37,12 +37,30 @@ def not_reached() -> WaitingReason:
     )
 
 
-def no_workers() -> WaitingReason:
-    """Return the reason of a malleable job that the elastic policy gives no workers."""
+def no_workers(job: Job, elastic_gpus: int, given: Mapping[str, int]) -> WaitingReason:
+    """Return the reason of a malleable job that the elastic policy gives no workers.
+
+    Args:
+        job: the job, with the fewest workers that it may have.
+        elastic_gpus: the GPUs that jobs without a range leave to malleable jobs.
+        given: the workers of each malleable job.
+    """
+    others = sorted(key for key, workers in given.items() if workers)
+    lacking = job.demand.gpus - elastic_gpus
+    if lacking > 0:
+        return WaitingReason(
+            WaitingCode.AWAITING_WORKERS,
+            f"The elastic policy gives it no workers for now: it needs {needs(job.demand)} at least, and jobs without a range of workers leave "
+            f"{elastic_gpus} to elastic jobs.",
+            "It starts when enough of those jobs have ended.",
+            lacking_gpus=lacking,
+        )
+    taken = f", and the {elastic_gpus} GPUs for elastic jobs go to {listed(others)}" if others else ""
     return WaitingReason(
-        WaitingCode.NOT_ADMITTED,
-        "The elastic policy gives it no workers for now: other jobs make better use of the GPUs.",
-        "It starts when GPUs become idle, or when its share is due.",
+        WaitingCode.AWAITING_WORKERS,
+        f"The elastic policy gives it no workers for now: it needs {needs(job.demand)} at least{taken}.",
+        "It starts when one of those jobs ends, or when the policy takes workers from them: it divides the GPUs again every minute.",
+        blockers=tuple(others),
     )
 
 

@@ -77,6 +77,9 @@ class WaitingCode(StrEnum):
     BEHIND_OTHERS = "BehindOthers"
     """A job ahead of it waits for the same GPUs, and the order policy lets no job pass."""
 
+    AWAITING_WORKERS = "AwaitingWorkers"
+    """The elastic policy gives it no workers for now: the GPUs go to other jobs."""
+
     NOT_CONSIDERED = "NotConsidered"
     """The cycle was truncated before it; the next one follows at once."""
 

@@ -63,6 +63,9 @@ class SchedulerState:
         self.worker_counts: dict[str, int] = {}
         """By malleable job: the number of workers that the elastic policy gives it."""
 
+        self.elastic_gpus = 0
+        """The GPUs that rigid jobs leave to malleable ones, as the elastic policy was told."""
+
         self.round = ModelRound()
         """Which jobs run on which GPU model, where the order policy says so."""
 
@@ -170,8 +173,14 @@ class SchedulerState:
         self.policies = replace(self.policies, order=order)
         self.ranking.set_policy(order)
 
-    def set_worker_counts(self, workers: Mapping[str, int]) -> None:
-        """Set the number of workers of each malleable job."""
+    def set_worker_counts(self, workers: Mapping[str, int], elastic_gpus: int) -> None:
+        """Set the number of workers of each malleable job.
+
+        Args:
+            workers: by job.
+            elastic_gpus: the GPUs that rigid jobs leave to malleable ones.
+        """
+        self.elastic_gpus = elastic_gpus
         for key in workers.keys() | self.worker_counts.keys():
             if workers.get(key) != self.worker_counts.get(key):
                 self._stale.add(key)
@@ -245,8 +254,10 @@ class SchedulerState:
         """Return a waiting job with the number of workers, and the GPU model, that it would start with."""
         job = self.jobs[key]
         workers = self.worker_counts.get(key, job.demand.workers)
-        if not job.demand.fewest_workers <= workers <= job.demand.most_workers:
-            workers = job.demand.workers  # 0, or counted for a range that has changed since
+        if job.demand.malleable and not workers:
+            workers = job.demand.fewest_workers  # none for now: these are enough for a start
+        elif not job.demand.fewest_workers <= workers <= job.demand.most_workers:
+            workers = job.demand.workers  # counted for a range that has changed since
         model = self.round.assigned.get(key)
         if workers == job.demand.workers and model is None:
             return job

@@ -203,10 +203,11 @@ class TestOtherReasonsToWait:
             "gpus.models",
         ]
 
-    def test_a_job_that_the_elastic_policy_gives_nothing_is_told_to_have_a_fixed_size(self) -> None:
+    def test_a_job_that_the_elastic_policy_gives_nothing_is_told_no_other_number(self) -> None:
+        """Its range cannot be changed, and with a range the policy chooses the number."""
         chosen = replace(policies(order="fifo"), elastic=NoWorkers())
         job = a_job("j").needs(2, min_workers=1, max_workers=4, models=("A100",))
-        assert suggested([a_node("n", 4)], "j", job, chosen=chosen) == ["workers"]
+        assert suggested([a_node("n", 4)], "j", job, chosen=chosen) == []
 
 
 class NoWorkers:

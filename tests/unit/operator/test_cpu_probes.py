@@ -43,13 +43,13 @@ class ProbedJob:
         self.probes = CPUProbes()
         self.uid, self.at, self.done, self.cpus = uid, NOW, 0.0, 4000
 
-    def report(self, cpus: int | None, sharers: frozenset[str] = ALONE) -> None:
+    def report(self, cpus: int | None, sharers: frozenset[str] = ALONE, workers: int = 1) -> None:
         self.at += 10
         self.done += 10 * min(cpus or 0, 8000) / 1000
-        self.probes.note(self.uid, Count(self.at, int(self.done), 1, sharers, MODELS), cpus)
+        self.probes.note(self.uid, Count(self.at, int(self.done), 1, sharers, MODELS), cpus, workers)
 
-    def points(self) -> dict[int, int]:
-        profile = self.probes.added(self.uid, PROFILE)
+    def points(self, workers: int = 1) -> dict[int, int]:
+        profile = self.probes.added(self.uid, PROFILE, workers)
         return {each.cpu_millis: each.iteration_microseconds for each in profile.cpu_points}
 
     def target(
@@ -105,6 +105,20 @@ def test_a_job_whose_iterations_do_not_come_is_given_up_in_this_attempt() -> Non
     probed.at += PROBE_LONGEST_SECONDS
     assert probed.target() is None
     assert probed.target() is None
+
+
+def test_points_belong_to_a_number_of_workers() -> None:
+    """After a rescale each worker may prepare another part of the batch."""
+    probed = ProbedJob()
+    for _ in range(6):
+        probed.report(4000)
+    assert probed.points().keys() == {4000}
+    assert probed.points(workers=2) == {}, "it is placed with two"
+    probed.report(8000, workers=2)
+    assert probed.points() == probed.points(workers=2) == {}
+    for _ in range(6):
+        probed.report(8000, workers=2)
+    assert probed.points(workers=2).keys() == {8000}
 
 
 def test_what_is_counted_before_the_cpus_changed_or_beside_others_says_nothing() -> None:

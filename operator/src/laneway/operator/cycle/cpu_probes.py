@@ -69,20 +69,28 @@ class CPUProbes:
         self._given_up: dict[str, int] = {}
         """By uid: the attempt in which nothing is tried any more."""
 
+        self._workers: dict[str, int] = {}
+        """By uid: the number of workers with which all of this was measured."""
+
     def forget(self, uid: str) -> None:
         """Forget a job that is gone."""
         self._counted.discard(uid)
-        for each in (self._windows, self._points, self._probes, self._given_up):
+        for each in (self._windows, self._points, self._probes, self._given_up, self._workers):
             each.pop(uid, None)
 
-    def note(self, uid: str, count: Count | None, cpu_millis: int | None) -> None:
+    def note(self, uid: str, count: Count | None, cpu_millis: int | None, workers: int) -> None:
         """Note what nodes have counted.
 
         Args:
             uid: the job.
             count: what is counted now; None: nothing, or it does not count.
             cpu_millis: CPUs of each trainer; None: they are being changed, or not limited.
+            workers: of the current attempt, else of the last one. With another number, each may prepare another part of the batch: what was
+                measured before does not count.
         """
+        if self._workers.setdefault(uid, workers) != workers:
+            self.forget(uid)
+            self._workers[uid] = workers
         if count is None or count.sharers:
             self._windows.pop(uid, None)
             self._counted.discard(uid)
@@ -114,10 +122,10 @@ class CPUProbes:
         """Whether a job's iterations are counted now, and it shares its GPUs with no other."""
         return uid in self._counted
 
-    def added(self, uid: str, profile: ProfileStatus) -> ProfileStatus:
-        """Return a job's profile with what was measured of it."""
+    def added(self, uid: str, profile: ProfileStatus, workers: int) -> ProfileStatus:
+        """Return a job's profile with what was measured of it with this number of workers."""
         points = self._points.get(uid)
-        if not points:
+        if not points or self._workers.get(uid) != workers:
             return profile
         return with_points(profile, merged(points_of(profile), points))
 

@@ -341,7 +341,7 @@ class Cycle:
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         if self._sync.probes is not None and (profile := after.job.status.profile) is not None:
-            measured = self._sync.probes.added(uid, profile)
+            measured = self._sync.probes.added(uid, profile, after.job.status.attempt_workers)
             after = after.becomes(transitions.changed(after.job.status, profile=measured))
         template = self._sync.templates.of(record)
         write = job_write(record, after, pods, template)

@@ -152,7 +152,7 @@ class SchedulerSync:
         job, count = reconciled.job, count_of(reconciled, state)
         template = template_of(job)
         if self.probes is not None:
-            self.probes.note(job.uid, count, limited_cpus(reconciled, state))
+            self.probes.note(job.uid, count, limited_cpus(reconciled, state), job.status.attempt_workers)
         if count is None or template is None or job.uid not in self._jobs:
             self._speeds.forget(job.uid)
             return

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laneway.api.rfc3339 import format_time
-from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
+from laneway.api.training_job_status import ExecutionStatus, ProfileStatus, RescaleStatus
 from laneway.api.training_profile import ModelProfileStatus, ServiceCountStatus, TrainingProfileStatus
 from laneway.operator.cycle import template_evidence, templates
 from laneway.operator.cycle.cycle import Cycle, CycleResult
@@ -406,6 +406,54 @@ def test_the_models_of_a_profile_are_bounded() -> None:
     assert learnt(after, evidence, NOW) == after
 
 
+def rescaled(
+    name: str, milliseconds: int, since: float, workers: int = 4, *, trained: bool = True
+) -> JobRecord:
+    """An elastic job of 1 to 4 workers that runs after a rescale."""
+    rescale = RescaleStatus(
+        from_workers=2,
+        to_workers=workers,
+        attempt=0,
+        since=format_time(since),
+        cost_milliseconds=milliseconds,
+        trained=trained,
+    )
+    job = a_job(name).spec(workers=2, minWorkers=1, maxWorkers=4).placed(*["n1"] * workers).running()
+    return job.ran(SMALL).status(rescale=rescale).record
+
+
+def rescale_seconds(cluster: Cluster, *jobs: JobRecord) -> float | None:
+    view = a_view(jobs, gpu_nodes=[a_gpu_node("n1", gpus=8)], profiles=cluster.profiles.values())
+    return snapshot_of(view).jobs[0].rescale_seconds
+
+
+def test_what_a_rescale_costs_is_known_of_the_template_with_any_number_of_workers() -> None:
+    cluster, fresh = Cluster(), a_job("fresh").spec(workers=3, minWorkers=1, maxWorkers=4).visited().record
+    assert rescale_seconds(cluster, fresh) is None
+    cluster.cycle([rescaled("half", 9_000, NOW - 200, trained=False)])
+    assert rescale_seconds(cluster, fresh) is None, "it has not trained yet"
+    cluster.cycle([rescaled("a", 40_000, NOW - 100)])
+    assert rescale_seconds(cluster, fresh) == 40.0
+    assert rescale_seconds(cluster, rescaled("own", 7_000, NOW)) == 7.0
+    other_range = a_job("other").spec(workers=3, minWorkers=2, maxWorkers=4).visited().record
+    assert rescale_seconds(cluster, other_range) is None
+    cluster.cycle([rescaled("b", 60_000, NOW - 50), rescaled("late", 10_000, NOW - 100)], NOW + 60)
+    assert rescale_seconds(cluster, fresh) == 50.0, "each newer one counts half, and once"
+
+
+def test_jobs_that_run_learn_at_once_what_a_rescale_costs() -> None:
+    book = templates.TemplateBook()
+    fresh = a_job("fresh").spec(workers=2, minWorkers=1, maxWorkers=4).visited().record
+    book.note(fresh.uid, fresh, NOW)
+    book.note("uid-a", rescaled("a", 40_000, NOW - 100), NOW)
+    assert fresh.uid in book.refresh({}, (), NOW)
+    assert book.of(fresh).rescale_seconds == 40.0
+    book.note("uid-a", None, NOW)
+    book.note(fresh.uid, None, NOW)
+    book.refresh({}, (), NOW)
+    assert not any((book._evidence, book._shows, book._jobs, book._templates))
+
+
 def test_a_book_forgets_jobs_that_are_gone_or_ended_long_ago() -> None:
     book = templates.TemplateBook()
     for number in range(50):
@@ -415,7 +463,7 @@ def test_a_book_forgets_jobs_that_are_gone_or_ended_long_ago() -> None:
     for number in range(50):
         book.note(f"uid-r{number}", None, NOW)
     book.refresh({}, (), NOW + END_COUNTS_SECONDS)
-    left = (book._evidence, book._shows, book._jobs, book._template, book._known, book._unwritten)
+    left = (book._evidence, book._shows, book._jobs, book._templates, book._known, book._unwritten)
     assert not any(left)
 
 

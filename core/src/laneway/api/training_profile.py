@@ -61,6 +61,13 @@ class TrainingProfileStatus(Status):
             "maxItems": 321,
         },
     )
+    rescale_milliseconds: int | None = Field(
+        default=None,
+        description="Time without training in a rescale of an elastic job; each further one counts half. Kept in the profile of the template with "
+        "minWorkers workers, for rescales from and to any number.",
+        ge=0,
+    )
+    rescaled_at: Time | None = Field(default=None, description="Begin of the last rescale that counts.")
     counted_until: Time | None = Field(
         default=None, description="Jobs that ended up to this time are counted."
     )

@@ -76,7 +76,7 @@ def scheduler_job(
         explored_workers=status.attempt_workers,
         requested_workers=None if elastic else _requested_workers(job, desired, state),
         rescaled_seconds=None if status.rescale is None else parse_time(status.rescale.since),
-        rescale_seconds=_rescale_seconds(status),
+        rescale_seconds=_rescale_seconds(status, template),
         preemptible=preemptible(desired.spec) and not reconciled.coming_back,
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,
@@ -105,9 +105,10 @@ def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) ->
     return spec.workers if state is not JobState.TERMINATING or stopped else None
 
 
-def _rescale_seconds(status: TrainingJobStatus) -> float | None:
+def _rescale_seconds(status: TrainingJobStatus, template: KnownTemplate) -> float | None:
+    """Return what a rescale costs: the job's own last one, else those of its template."""
     cost = None if status.rescale is None else status.rescale.cost_milliseconds
-    return None if cost is None else cost / 1000
+    return template.rescale_seconds if cost is None else cost / 1000
 
 
 def _started_seconds(status: TrainingJobStatus, pods: tuple[WorkerPod, ...], now_seconds: float) -> float:

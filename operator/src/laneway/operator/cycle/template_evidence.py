@@ -7,6 +7,7 @@ they are never mixed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,12 @@ class Evidence:
     service_gpu_seconds: float = 0.0
     """The service that it attained until its end; 0: it has not ended, or never ran."""
 
+    rescale_milliseconds: int | None = None
+    """What its last rescale cost, up to the first turn; None: it was not rescaled, or that is not measured."""
+
+    rescaled_seconds: float = 0.0
+    """When that rescale began."""
+
     @property
     def has_figures(self) -> bool:
         """Whether it was measured or has succeeded. A job that did neither tells its service only."""
@@ -96,6 +103,25 @@ def evidence_of(job: JobRecord, deleted_seconds: float | None = None) -> Evidenc
     )
 
 
+def rescale_evidence_of(job: JobRecord) -> Evidence | None:
+    """Return what an elastic job has shown of the cost of a rescale, for its template with the fewest workers; None: nothing yet."""
+    rescale, execution = job.status.rescale, job.status.execution
+    if job.desired is None or not job.desired.fewest_template_hash or execution is None:
+        return None
+    if rescale is None or not rescale.trained or rescale.cost_milliseconds is None:
+        return None
+    trainer = trainer_of(job.desired.spec.template["spec"]["containers"])
+    return Evidence(
+        template=f"{job.namespace}/{job.desired.fewest_template_hash}",
+        image=str(trainer.get("image") or ""),
+        execution=execution,
+        profile=None,
+        ended_seconds=job.ended_seconds,
+        rescale_milliseconds=rescale.cost_milliseconds,
+        rescaled_seconds=parse_time(rescale.since),
+    )
+
+
 def learnt(
     before: TrainingProfileStatus | None, evidence: Sequence[Evidence], now_seconds: float
 ) -> TrainingProfileStatus | None:
@@ -128,9 +154,23 @@ def learnt(
             "image": next((each.image for each in evidence if each.image), before.image),
             "models": tuple(sorted(by_use[-_MODELS:], key=lambda each: each.model)),
             "services": _with_services(before.services, evidence, new_ends),
+            **_rescale_cost(before, evidence),
             "counted_until": format_time(max(new_ends)) if new_ends else before.counted_until,
         }
     )
+
+
+def _rescale_cost(before: TrainingProfileStatus, evidence: Sequence[Evidence]) -> dict[str, object]:
+    """Return the fields of the cost of rescales: each newer one counts half, so that one slow start is soon forgotten."""
+    milliseconds = before.rescale_milliseconds
+    at_seconds = -math.inf if before.rescaled_at is None else parse_time(before.rescaled_at)
+    for each in sorted(evidence, key=lambda each: each.rescaled_seconds):
+        cost = each.rescale_milliseconds
+        if cost is not None and each.rescaled_seconds > at_seconds:
+            milliseconds = cost if milliseconds is None else round((milliseconds + cost) / 2)
+            at_seconds = each.rescaled_seconds
+    at = before.rescaled_at if math.isinf(at_seconds) else format_time(at_seconds)
+    return {"rescale_milliseconds": milliseconds, "rescaled_at": at}
 
 
 def _with_services(
@@ -206,6 +246,8 @@ def is_news(before: TrainingProfileStatus | None, after: TrainingProfileStatus) 
     """Whether a profile has changed so far that it is to be written."""
     if before is None or before.counted_until != after.counted_until:
         return True
+    if not _costs_alike(before.rescale_milliseconds, after.rescale_milliseconds):
+        return True
     known = {each.model: each for each in before.models}
     return known.keys() != {each.model for each in after.models} or any(
         _model_is_news(known[each.model], each) for each in after.models
@@ -230,6 +272,10 @@ def _model_is_news(before: ModelProfileStatus, after: ModelProfileStatus) -> boo
     tolerated = _TIME_RATIO * (old.iteration_microseconds + old.data_microseconds)
     times = ("iteration_microseconds", "data_microseconds")
     return any(abs(getattr(new, name) - getattr(old, name)) > tolerated for name in times)
+
+
+def _costs_alike(old: int | None, new: int | None) -> bool:
+    return old == new or (old is not None and new is not None and abs(new - old) <= _TIME_RATIO * old)
 
 
 def _points_alike(old: CPUPoints, new: CPUPoints) -> bool:

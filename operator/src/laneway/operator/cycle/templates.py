@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +20,15 @@ from laneway.api.template_profile import MOST_SECONDS, TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.model_speeds import ModelSpeedBook
-from laneway.operator.cycle.template_evidence import Evidence, counts_of, evidence_of, is_news, larger, learnt
+from laneway.operator.cycle.template_evidence import (
+    Evidence,
+    counts_of,
+    evidence_of,
+    is_news,
+    larger,
+    learnt,
+    rescale_evidence_of,
+)
 from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.pacing import (
     END_COUNTS_SECONDS,
@@ -55,6 +63,9 @@ class KnownTemplate:
 
     cpu_points: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     """By GPU model: microseconds of an iteration by CPUs of a trainer, in thousandths."""
+
+    rescale_seconds: float | None = None
+    """What a rescale costs, with any number of workers; None: none was measured."""
 
 
 NOTHING_KNOWN = KnownTemplate()
@@ -114,6 +125,15 @@ def template_of(job: JobRecord) -> str | None:
     return None if job.desired is None else f"{job.namespace}/{job.template_hash}"
 
 
+def _templates_of(job: JobRecord | None) -> tuple[str, ...]:
+    """Return the keys of the templates of which something is used for a job that has not ended: its own, and for the cost of rescales that
+    with the fewest workers."""
+    if job is None or job.finished or job.desired is None:
+        return ()
+    own, fewest = f"{job.namespace}/{job.template_hash}", job.desired.fewest_template_hash
+    return (own, f"{job.namespace}/{fewest}") if fewest else (own,)
+
+
 class _Rank(NamedTuple):
     """How worth keeping a profile is: the larger, the more."""
 
@@ -121,7 +141,7 @@ class _Rank(NamedTuple):
     """Whether jobs that have not ended use it."""
 
     has_figures: bool
-    """Whether a job was measured or has completed; else all of them failed, or were deleted."""
+    """Whether a job was measured, rescaled or has completed; else all of them failed, or were deleted."""
 
     last_used_seconds: float
     key: str
@@ -141,14 +161,14 @@ class TemplateBook:
         self._known: dict[str, TrainingProfileStatus] = {}
         """By template."""
 
-        self._template: dict[str, str] = {}
-        """By the uid of a job that has not ended."""
+        self._templates: dict[str, tuple[str, ...]] = {}
+        """By the uid of a job that has not ended: those of which something is used for it."""
 
         self._jobs: defaultdict[str, set[str]] = defaultdict(set)
-        """By template: uids of its jobs that have not ended."""
+        """By template: uids of the jobs that have not ended for which something of it is used."""
 
         self._evidence: defaultdict[str, dict[str, Evidence]] = defaultdict(dict)
-        """By template and uid: what jobs have shown that run, or ended not long ago."""
+        """By template and uid: what jobs have shown that run, or ended not long ago. What a job has shown of rescales has a uid of its own."""
 
         self._shows: dict[str, str] = {}
         """By uid: the template of which a job has shown something."""
@@ -169,17 +189,20 @@ class TemplateBook:
 
     def note(self, uid: str, job: JobRecord | None, now_seconds: float) -> None:
         """Note a job that is new, has changed, is gone (None), or ended and is gone."""
-        template = None if job is None or job.finished else template_of(job)
-        before = self._template.pop(uid, None)
-        if before is not None and before != template:
-            _discard(self._jobs, before, uid)
-            if before not in self._jobs:
-                self._speeds.forget(before)
-        if template is not None:
-            self._template[uid] = template
+        templates = _templates_of(job)
+        for before in self._templates.pop(uid, ()):
+            if before not in templates:
+                _discard(self._jobs, before, uid)
+                if before not in self._jobs:
+                    self._speeds.forget(before)
+        if templates:
+            self._templates[uid] = templates
+        for template in templates:
             self._jobs[template].add(uid)
         if uid not in self._deleted:
             self._note_evidence(uid, None if job is None else evidence_of(job), now_seconds)
+        rescale = None if job is None else rescale_evidence_of(job)
+        self._note_evidence(f"{uid}/rescale", rescale, now_seconds)
 
     def note_deleted(self, job: JobRecord, now_seconds: float) -> None:
         """Note a job that was deleted before its end: how much service it would have needed is not known, but that it was more."""
@@ -198,7 +221,13 @@ class TemplateBook:
         template = template_of(job)
         if template is None or job.desired is None or job.finished:
             return NOTHING_KNOWN
-        return known_template(self._known.get(template), job.desired.demand.models, self._speeds.of(template))
+        known = known_template(
+            self._known.get(template), job.desired.demand.models, self._speeds.of(template)
+        )
+        fewest = self._known.get(f"{job.namespace}/{job.desired.fewest_template_hash}")
+        if fewest is None or fewest.rescale_milliseconds is None:
+            return known
+        return replace(known, rescale_seconds=fewest.rescale_milliseconds / 1000)
 
     def refresh(
         self,
@@ -340,7 +369,9 @@ class TemplateBook:
         return sorted(ranked, key=lambda each: each[0], reverse=True)
 
     def _rank(self, key: str, status: TrainingProfileStatus) -> _Rank:
-        has_figures = any(each.profile is not None or each.completed_jobs for each in status.models)
+        has_figures = status.rescale_milliseconds is not None or any(
+            each.profile is not None or each.completed_jobs for each in status.models
+        )
         last_used_seconds = parse_time(status.last_used) if status.last_used else 0.0
         return _Rank(key in self._jobs, has_figures, last_used_seconds, key)
 

@@ -36,6 +36,9 @@ class DesiredSpec:
     template_hash: str
     """Of ``spec.workers`` workers."""
 
+    fewest_template_hash: str
+    """Of ``spec.minWorkers`` workers: there the cost of rescales is kept. Empty for a job that is not elastic."""
+
     reserved: str
     """What the template sets although it is reserved, as a sentence; empty where it sets nothing of the kind."""
 
@@ -227,7 +230,8 @@ def _desired(spec: object) -> tuple[DesiredSpec | None, str]:
         trainer = trainer_of(parsed.template["spec"]["containers"])
         reserved = template_problem(parsed.template) or mounts_problem(trainer)
         cpus = requested_cpus(parsed, trainer)
-        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), reserved, cpus), ""
+        fewest = "" if parsed.min_workers is None else template_hash(parsed.with_workers(parsed.min_workers))
+        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), fewest, reserved, cpus), ""
     except ValidationError as error:
         return None, explain(error, "spec")
     except ValueError as error:

@@ -56,8 +56,15 @@ def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
     job = a_job(workers=4, rescale=rescale, attemptWorkers=2, rescalePending="It runs on with 2 workers.")
     job["spec"] |= {"minWorkers": 1, "maxWorkers": 8}
     job["status"]["workers"] = 2
+    job["status"]["failedWorkers"] = [
+        {"workers": 6, "failures": 2, "last": CREATED, "avoided": True},
+        {"workers": 5, "failures": 1, "last": CREATED},
+    ]
     text = "\n".join(description(job, NOW))
-    assert "Requests:     2 × 50% GPU\nWorkers:      2 now; 4 in the spec; 1 to 8 possible" in text
+    assert (
+        "Requests:     2 × 50% GPU\nWorkers:      2 now; 4 in the spec; 1 to 8 possible, except 6 (failed)"
+        in text
+    )
     assert "Rescaled:     1m35s ago, from 1 to 2 workers; 31 s without training" in text
     assert "Rescale:      It runs on with 2 workers." in text
     assert (job_format.workers(job), job_format.ranks(job)) == (2, 4)

@@ -70,7 +70,9 @@ def scaling(job: Object) -> str:
     if spec.get("minWorkers") is None:
         return ""
     has = status(job).get("workers", 0)
-    return f"{has} now; {spec.get('workers', 1)} in the spec; {spec['minWorkers']} to {spec.get('maxWorkers')} possible"
+    failed = [str(each["workers"]) for each in status(job).get("failedWorkers") or () if each.get("avoided")]
+    without = f", except {', '.join(sorted(failed, key=int))} (failed)" if failed else ""
+    return f"{has} now; {spec.get('workers', 1)} in the spec; {spec['minWorkers']} to {spec.get('maxWorkers')} possible{without}"
 
 
 def last_rescale(job: Object, now_seconds: float) -> str:

@@ -156,6 +156,19 @@ class RescaleStatus(Status):
     trained: bool = Field(default=False, description="Whether the cost counts up to the first turn.")
 
 
+class FailedWorkersStatus(Status):
+    """A number of workers with which the job failed before it had run for ten minutes."""
+
+    workers: int = Field(description="Number of workers.", ge=1)
+    failures: int = Field(description="Failures in a row with this number.", ge=1)
+    message: str = Field(default="", description="How it failed last, as a sentence.")
+    last: Time = Field(description="When it failed last.")
+    avoided: bool = Field(
+        default=False,
+        description="Whether the job went back to workingWorkers, and is not rescaled to this number again. A suspension ends that.",
+    )
+
+
 class WorkerPlacementStatus(Status):
     """Where one worker runs."""
 
@@ -353,6 +366,20 @@ class TrainingJobStatus(Status):
         default="",
         description="Why the job does not have spec.workers workers yet, as a sentence; empty if it has, or waits.",
     )
+    executed_before_attempt_milliseconds: int = Field(
+        default=0, description="executedMilliseconds when the current attempt was placed.", ge=0
+    )
+    working_workers: int = Field(
+        default=0,
+        description="Number of workers of the last ended attempt that ran for ten minutes; 0: unknown. Absent for a job without minWorkers and "
+        "maxWorkers.",
+        ge=0,
+    )
+    failed_workers: tuple[FailedWorkersStatus, ...] = Field(
+        default=(),
+        description="Numbers of workers with which the job failed soon after a rescale.",
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
+    )
     preemption: PreemptionStatus | None = Field(
         default=None, description="The current preemption, while it lasts."
     )
@@ -389,6 +416,11 @@ class TrainingJobStatus(Status):
         default=None,
         description="When the job completed or failed.",
     )
+
+    @property
+    def avoided_workers(self) -> frozenset[int]:
+        """The numbers of workers to which the job is not rescaled."""
+        return frozenset(each.workers for each in self.failed_workers if each.avoided)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
     Demand,
@@ -284,6 +285,24 @@ def test_a_job_is_offered_no_more_workers_than_its_nodes_and_its_quota_allow() -
             made.observe(job)
             made.decide(0.0)
             assert elastic.jobs["team/m"].max_workers == most
+
+
+@pytest.mark.parametrize(("chosen", "gets"), [(4, 3), (3, 3), (2, 1), (1, 1)])
+def test_a_job_gets_no_number_of_workers_with_which_it_fails(chosen: int, gets: int) -> None:
+    """Whatever a policy says."""
+    policy = Recorded({"m": chosen})
+    job = replace(malleable("m"), avoided_workers=frozenset({2, 4}))
+    assert len(scheduler(policy, job).decide(0.0).starts["m"]) == gets
+    assert policy.jobs["m"].counts(3) == (0, 1)
+    assert replace(policy.jobs["m"], explored_workers=4).counts(6) == (0, 1, 3)
+
+
+def test_the_policy_is_asked_again_when_a_job_fails_with_a_number() -> None:
+    policy = Recorded({"m": 2})
+    made = scheduler(policy, malleable("m"))
+    made.decide(0.0, max_starts=0)
+    made.observe(replace(malleable("m"), avoided_workers=frozenset({2})))
+    assert len(made.decide(1.0).starts["m"]) == 1
 
 
 def test_a_job_without_a_place_for_more_workers_runs_on() -> None:

@@ -22,20 +22,24 @@ class WorkerCounts:
     def __init__(self, policy: ElasticPolicy) -> None:
         self._policy = policy
         self._asked_seconds = -math.inf
-        self._asked_of: dict[str, tuple[int, int]] = {}
+        self._asked_of: dict[str, tuple[int, int, frozenset[int]]] = {}
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state how many workers each malleable job gets."""
         malleable = {
             key: job for key, job in state.jobs.items() if job.demand.malleable and not job.suspended
         }
-        ranges = {key: (job.demand.fewest_workers, job.demand.most_workers) for key, job in malleable.items()}
+        ranges = {
+            key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
+            for key, job in malleable.items()
+        }
         if ranges == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
         self._asked_seconds, self._asked_of = now_seconds, ranges
         jobs = [_malleable_job(state, job, now_seconds) for job in malleable.values()]
         free_gpus = _free_gpus(state, malleable)
-        workers = self._policy.allot(jobs, free_gpus, now_seconds) if jobs else {}
+        chosen = self._policy.allot(jobs, free_gpus, now_seconds) if jobs else {}
+        workers = {job.key: _without_failures(job, chosen[job.key]) for job in jobs}
         state.set_worker_counts(workers, sum(free_gpus.values()))
 
     def next_seconds(self) -> float:
@@ -58,7 +62,18 @@ def _malleable_job(state: SchedulerState, job: Job, now_seconds: float) -> Malle
         job.explored_workers,
         job.rescale_seconds,
         job.preemptible,
+        job.avoided_workers,
     )
+
+
+def _without_failures(job: MalleableJob, workers: int) -> int:
+    """Return the number that a policy has chosen, or the next smaller one with which the job does not fail; it has what it has if there is none."""
+    if workers not in job.avoided_workers:
+        return workers
+    smaller = (
+        each for each in range(workers - 1, job.min_workers - 1, -1) if each not in job.avoided_workers
+    )
+    return next(smaller, job.workers)
 
 
 def _most_workers(state: SchedulerState, job: Job, now_seconds: float) -> int:

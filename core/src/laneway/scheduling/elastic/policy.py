@@ -43,6 +43,9 @@ class MalleableJob:
     preemptible: bool = True
     """False: while it has workers, their number does not change."""
 
+    avoided_workers: frozenset[int] = frozenset()
+    """Numbers of workers with which it fails."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:
             raise ValueError(
@@ -62,14 +65,15 @@ class MalleableJob:
         return ReplicaLayout(len(self.workers_by_node), self.workers)
 
     def counts(self, most_gpus: int) -> tuple[int, ...]:
-        """Return the possible numbers of workers with this many GPUs, rising, 0 first. Untried numbers are approached by
-        doubling (Pollux, OSDI'21, section 4.1): at most twice the most workers that it has had, or its fewest.
+        """Return the possible numbers of workers with this many GPUs, rising, 0 first, without those with which it fails. Untried numbers are
+        approached by doubling (Pollux, OSDI'21, section 4.1): at most twice the most workers that it has had, or its fewest.
         """
         explored = max(self.workers, self.explored_workers)
         if self.goodput is not None:
             explored = max(explored, self.goodput.explored_replicas)
         most = min(self.max_workers, max(self.min_workers, 2 * explored), most_gpus // self.gpus_per_worker)
-        return (0, *range(self.min_workers, most + 1))
+        possible = range(self.min_workers, most + 1)
+        return (0, *(workers for workers in possible if workers not in self.avoided_workers))
 
     def speeds(self, most_workers: int, gpus_per_node: int) -> tuple[float, ...]:
         """Return its goodput with 0, 1, … workers on the fewest nodes; for its current number, in its current placement. The

@@ -287,6 +287,9 @@ class Job:
     explored_workers: int = 0
     """The most workers that it is known to have had, or 0; an elastic policy gives it at most twice as many."""
 
+    avoided_workers: frozenset[int] = frozenset()
+    """Numbers of workers with which it fails: an elastic policy gives it others."""
+
     requested_workers: int | None = None
     """The number of workers that its user now asks for, where the job holds GPUs with another number; None: as it has."""
 

@@ -337,7 +337,7 @@ class Cycle:
             now_seconds=this.now_seconds,
             with_estimate=self._estimates.added,
             refused=partial(self._sync.refused, record),
-            held_rescale=self._held_rescales.get(key, ""),
+            held_rescale=self._held_rescales.get(key) or self._sync.held_back(self._jobs.jobs[uid].job),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         if self._sync.probes is not None and (profile := after.job.status.profile) is not None:

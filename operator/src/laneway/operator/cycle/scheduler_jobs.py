@@ -74,6 +74,7 @@ def scheduler_job(
         else desired.cpus.fewest_millis + desired.cpus.beside_millis,
         restarts=max(0, status.attempt - 1),
         explored_workers=status.attempt_workers,
+        avoided_workers=status.avoided_workers if elastic else frozenset(),
         requested_workers=None if elastic else _requested_workers(job, desired, state),
         rescaled_seconds=None if status.rescale is None else parse_time(status.rescale.since),
         rescale_seconds=_rescale_seconds(status, template),
@@ -90,8 +91,9 @@ def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: b
     lifted. Without an elastic policy, no job is malleable for the scheduler."""
     demand, refusal = desired.demand, job.status.scheduler_refusal
     if desired.spec.elastic:
-        workers = desired.spec.workers if state is JobState.WAITING else job.attempt_workers
-        fewest, most = (demand.min_workers, demand.max_workers) if elastic else (None, None)
+        workers = job.next_workers if state is JobState.WAITING else job.attempt_workers
+        malleable = elastic and not job.keeps_workers
+        fewest, most = (demand.min_workers, demand.max_workers) if malleable else (None, None)
         demand = replace(demand, workers=workers, min_workers=fewest, max_workers=most)
     return demand if refusal is None or refusal.lifted else replace(demand, preempts=False)
 
@@ -100,6 +102,8 @@ def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) ->
     """Return the number of workers that a job is to have, if it has others or is being stopped because of that."""
     spec, rescale = desired.spec, job.status.rescale
     if not spec.elastic or spec.workers == job.attempt_workers or state is JobState.WAITING:
+        return None
+    if job.keeps_workers or spec.workers in job.status.avoided_workers:
         return None
     stopped = rescale is not None and rescale.attempt == job.status.attempt
     return spec.workers if state is not JobState.TERMINATING or stopped else None
@@ -182,6 +186,6 @@ def _counted_profile(
         known = None if written is None else from_node(written)
     else:
         known = template.profile
-        if job.desired is not None and job.desired.spec.workers != job.attempt_workers:
+        if job.desired is not None and job.next_workers != job.attempt_workers:
             return known  # it was measured with another number of workers
     return larger(job.status.profile, known)

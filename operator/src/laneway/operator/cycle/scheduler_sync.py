@@ -15,7 +15,7 @@ from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_no
 from laneway.operator.cycle.shared_speeds import SpeedBook, count_of, profile_now
 from laneway.operator.cycle.templates import TemplateBook, template_of
 from laneway.operator.cycle.tenants import node_tenants
-from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle import failed_workers, transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
@@ -79,6 +79,10 @@ class SchedulerSync:
     def refused(self, job: JobRecord) -> str:
         """Return to which nodes a job's template does not let it, and why; empty where to all."""
         return "" if job.desired is None else self._choice.refused(job.desired.spec.template["spec"]).sentence
+
+    def held_back(self, job: JobRecord) -> str:
+        """Return why a job runs on although its spec asks for a number of workers with which it fails; empty where it does not."""
+        return "" if self._elastic else failed_workers.held_back(job)
 
     def update(
         self, state: ClusterState, cache: JobCache, delta: Delta, changed: set[str], now_seconds: float

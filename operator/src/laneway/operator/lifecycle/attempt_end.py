@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laneway.api.training_job_status import TrainingJobStatus
-from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle import failed_workers, transitions
 from laneway.operator.lifecycle.between_attempts import avoided
 from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, AttemptResult, DisruptionReason, Outcome
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
@@ -68,7 +68,19 @@ def _after_failure(
     end_seconds: float,
     context: ReconcileContext,
 ) -> ReconciledJob:
-    status, message = reconciled.job.status, result.message
+    message, now_seconds = result.message, context.now_seconds
+    status = reconciled.job.status
+    status = failed_workers.noted(
+        reconciled.job, message, end_seconds, now_seconds, last=status.restarts >= limit
+    )
+    if (failed := failed_workers.given_up(status)) is not None:
+        times = "an attempt" if failed.failures == 1 else f"{failed.failures} attempts in a row"
+        note = (
+            f"{message}; {times} with {failed.workers} workers failed within ten minutes: it restarts with {reconciled.job.working_workers}, with "
+            f"which it ran before, and is not rescaled to {failed.workers} again. To allow that, suspend the job and resume it."
+        )
+        back = transitions.rescaled_back(status, note, end_seconds, now_seconds)
+        return reconciled.becomes(back, JobEvent(transitions.RESCALE_FAILED, note, warning=True))
     if status.restarts >= limit:
         again = f"{message}; restarted {status.restarts} times, the limit of spec.backoffLimit"
         why = again if limit else message

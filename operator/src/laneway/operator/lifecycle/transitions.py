@@ -21,7 +21,7 @@ from laneway.api.training_job_status import (
     WaitingStatus,
     WorkerPlacementStatus,
 )
-from laneway.operator.lifecycle import accounting, rescaling
+from laneway.operator.lifecycle import accounting, failed_workers, rescaling
 from laneway.scheduling import PreemptionAction, WorkerPlacement
 from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS
 
@@ -47,6 +47,7 @@ ENDING = "WorkersEnding"
 PREEMPTED = "Preempted"
 RESUMED = "Resumed"
 RESCALED = "Rescaled"
+RESCALE_FAILED = "RescaleFailed"
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
 """Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
 
@@ -123,6 +124,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         profile=status.profile if workers_before == len(placement) else None,
         rescale_pending="",
         turns_before_attempt=status.turns,
+        executed_before_attempt_milliseconds=status.executed_milliseconds,
         avoid=unexpired(status.avoid, now_seconds),
     )
 
@@ -146,7 +148,8 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         changes.append(
             (ConditionType.PREEMPTED, False, reason, message)
         )  # it was paused, and need not be any more
-    status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
+    ended = failed_workers.with_working(accounting.stopped(status, end_seconds))
+    status = with_conditions(ended, now_seconds, *changes)
     if reason == "Suspended":
         status = with_suspension(status, now_seconds, suspended=True)
     progress = status.progress
@@ -191,6 +194,15 @@ def rescaled(status: Status, workers: int, message: str, now_seconds: float) -> 
     )
     ended = unplaced(status, RESCALED, message, now_seconds, now_seconds)
     return changed(ended, rescales=status.rescales + 1, rescale=rescale, rescale_pending="")
+
+
+def rescaled_back(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The attempt has failed because of its number of workers: the job is to start again with the number that has worked. The failures of that
+    number count as restarts no longer."""
+    failed = failed_workers.given_up(status)
+    restarts = 0 if failed is None else failed.failures - 1
+    ended = unplaced(status, RESCALE_FAILED, message, end_seconds, now_seconds)
+    return changed(ended, restarts=max(0, status.restarts - restarts))
 
 
 def asked_to_pause(
@@ -271,8 +283,9 @@ def awaits_lane(status: Status) -> bool:
 
 
 def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> Status:
-    """The user suspended the job, or took that back."""
+    """The user suspended the job, or took that back. After a suspension, it may have any number of workers again."""
     if suspended:
+        status = changed(status, failed_workers=())
         change = (
             ConditionType.SUSPENDED,
             True,

@@ -26,6 +26,9 @@ from pydantic import ValidationError
 
 logger = logging.getLogger(__name__)
 
+_MOST_AVOIDED = 4
+"""A job that has failed with so many numbers of workers is not rescaled any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredSpec:
@@ -118,13 +121,43 @@ class JobRecord:
         return workers if spec.min_workers <= workers <= spec.max_workers else spec.workers
 
     @property
+    def working_workers(self) -> int | None:
+        """The number of workers with which it ran last for a while; None: unknown, or it has failed with it since. Its spec must be valid."""
+        assert self.desired is not None
+        spec, workers = self.desired.spec, self.status.working_workers
+        if spec.min_workers is None or spec.max_workers is None or workers in self.status.avoided_workers:
+            return None
+        return workers if spec.min_workers <= workers <= spec.max_workers else None
+
+    @property
+    def keeps_workers(self) -> bool:
+        """Whether it is to have the number of workers that has worked, whatever its spec or an elastic policy says: its last attempt failed
+        with another one, or attempts with too many others did. Its spec must be valid."""
+        avoided = self.status.avoided_workers
+        if self.working_workers is None:
+            return False
+        return self.status.attempt_workers in avoided or len(avoided) >= _MOST_AVOIDED
+
+    @property
+    def next_workers(self) -> int:
+        """The number of workers of its next attempt, unless an elastic policy chooses another one. Its spec must be valid."""
+        assert self.desired is not None
+        workers = self.desired.spec.workers
+        if self.keeps_workers or workers in self.status.avoided_workers:
+            return self.working_workers or workers
+        return workers
+
+    @property
     def template_hash(self) -> str:
         """The template of its current attempt, or else of the next one. Its spec must be valid."""
         assert self.desired is not None
         spec = self.desired.spec
-        if not self.status.placement or self.attempt_workers == spec.workers:
-            return self.desired.template_hash
-        return template_hash(spec.with_workers(self.attempt_workers))
+        workers = self.attempt_workers if self.status.placement else self.next_workers
+        return (
+            self.desired.template_hash
+            if workers == spec.workers
+            else template_hash(spec.with_workers(workers))
+        )
 
     def without_details(self) -> JobRecord:
         """Return this ended job without what is no longer needed of it: a cluster keeps many of them."""

@@ -32,6 +32,7 @@ from tests.unit.operator.builders import (
     placement_on,
     write_of,
 )
+from tests.unit.operator.builders.jobs import JobBuilder
 
 BATCH: dict[str, Any] = {
     "ranks": 2,
@@ -108,6 +109,53 @@ def test_a_job_keeps_its_last_layouts() -> None:
     assert found is not None
     assert found.observations[:-1] == old[1:]
     assert found.observations[-1].workers == 2
+
+
+def elastic(workers: int) -> JobBuilder:
+    return a_job().spec(workers=workers, minWorkers=1, maxWorkers=4).placed(*["n1"] * workers).running()
+
+
+def observed_with(job: JobRecord, workers: int, **figures: Any) -> TrainingJobStatus:
+    """The job's status after its workers have reported their steps."""
+    batch = {**BATCH, "ranks": workers}
+    pods = [a_pod(job, rank).running().record for rank in range(workers)]
+    figures = {**MEASURED, "batch": batch, **figures}
+    sessions = {rank: [a_session(pod, **figures)] for rank, pod in enumerate(pods)}
+    write = write_of(decided(a_view([job], pods, [a_gpu_node("n1", sessions=sessions)]), NOW), job.name)
+    assert write is not None
+    return write.status
+
+
+def after_a_rescale(to_workers: int, template: dict[str, Any] | None = None) -> JobRecord:
+    """A job that showed its goodput with 2 workers, and runs with others."""
+    first = observed_with(elastic(2).record, 2)
+    assert first.execution is not None
+    later = elastic(to_workers).status(goodput=first.goodput, execution=first.execution, attempt=2)
+    return (later.spec(template=template) if template else later).record
+
+
+def test_observations_survive_a_change_of_workers() -> None:
+    """The elastic policies compare numbers of workers with what the job has shown."""
+    status = observed_with(after_a_rescale(4), 4)
+    assert status.goodput is not None
+    assert [each.workers for each in status.goodput.observations] == [2, 4]
+    model = goodput_of(status)
+    assert model is not None
+    assert model.explored_replicas == 4
+    assert model.limits.max_local_batch == 64
+
+
+def test_observations_of_another_script_do_not_survive() -> None:
+    template = {"spec": {"containers": [{"name": "trainer", "image": "another"}]}}
+    status = observed_with(after_a_rescale(4, template), 4)
+    assert status.goodput is not None
+    assert [each.workers for each in status.goodput.observations] == [4]
+
+
+def test_a_batch_counts_from_the_first_timed_step_with_it() -> None:
+    job = after_a_rescale(4)
+    status = observed_with(job, 4, iterationMicroseconds=0, dataMicroseconds=0)
+    assert status.goodput == job.status.goodput
 
 
 def status_of(*observations: StepObservation, **batch: Any) -> TrainingJobStatus:

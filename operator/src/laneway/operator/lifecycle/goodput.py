@@ -26,7 +26,7 @@ def goodput_seen(
     """Return the job's goodput with what its workers show; what was known before where they show nothing new.
 
     Args:
-        before: of the same template; None: nothing is known.
+        before: of the same script, with any number of workers; None: nothing is known.
         pods: the workers.
         sessions: of their nodes.
     """
@@ -39,16 +39,18 @@ def goodput_seen(
     ]
     if len({session.pod for _, session in found}) < len(workers) or not found:
         return before
+    microseconds = max(
+        (session.iteration_microseconds + session.data_microseconds for _, session in found), default=0
+    )
+    if not microseconds and before is not None and before.observations:
+        return before  # the batch is that of the last observation
     batches = [session.batch for _, session in found if session.batch is not None]
-    batch, pass_microseconds = batches[0], 0
+    batch = batches[0]
     noise_scales = [each.noise_scale for each in batches if each.noise_scale is not None]
     if noise_scales:
         batch = batch.model_copy(update={"noise_scale": round(statistics.median(noise_scales))})
     elif before is not None:
         batch = batch.model_copy(update={"noise_scale": before.batch.noise_scale})
-    microseconds = max(
-        (session.iteration_microseconds + session.data_microseconds for _, session in found), default=0
-    )
     pass_microseconds = microseconds // batch.passes
     observations = before.observations if before is not None else ()
     local_batch, uneven = divmod(batch.ranks * batch.local_batch, len(workers))

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from laneway.api.job_conditions import ALL_WORKERS_RUN, WAITING_FOR_LANE, ConditionType
-from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
+from laneway.api.training_job_status import ExecutionStatus, TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescaling, transitions
 from laneway.operator.lifecycle.admission import admit
 from laneway.operator.lifecycle.attempt_end import end_attempt
@@ -35,6 +35,7 @@ from laneway.operator.lifecycle.times_alone import with_times_alone
 from laneway.operator.lifecycle.unsaved_work import with_saved_work
 from laneway.operator.pacing import WATCHED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.template_hash import same_script
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import (
     actual_gpus,
@@ -265,9 +266,8 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
     if profile is not None and status.profile is not None:
         profile = profile.model_copy(update={"cpu_points": status.profile.cpu_points})
     execution = executed(status, mine, context.state, profiled=profile is not None)
-    ran = status.execution
-    same = ran is None or execution is None or ran.template_hash == execution.template_hash
-    goodput = goodput_seen(status.goodput if same else None, mine, sessions)
+    known = status.goodput if _runs_same_script(job, execution) else None
+    goodput = goodput_seen(known, mine, sessions)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
     if progress is not None and status.placement and status.completion_time is None:
         progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
@@ -280,6 +280,15 @@ def _measured(job: JobRecord, mine: tuple[WorkerPod, ...], context: ReconcileCon
         progress=progress,
         goodput=goodput,
     )
+
+
+def _runs_same_script(job: JobRecord, execution: ExecutionStatus | None) -> bool:
+    """Whether the attempt runs what the one did that was measured before it, with any number of workers."""
+    before = job.status.execution
+    if before is None or execution is None or before.template_hash == execution.template_hash:
+        return True
+    spec = None if job.desired is None else job.desired.spec
+    return spec is not None and same_script(spec, before.template_hash, execution.template_hash)
 
 
 def _warnings(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[JobEvent, ...]:

@@ -35,6 +35,16 @@ def template_hash(spec: TrainingJobSpec) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+def same_script(spec: TrainingJobSpec, one: str, other: str) -> bool:
+    """Return whether two templates of a job differ at most in the number of workers: the spec has both with numbers that it allows."""
+    if one == other:
+        return True
+    if spec.min_workers is None or spec.max_workers is None:
+        return False
+    numbers = range(spec.min_workers, spec.max_workers + 1)
+    return {one, other} <= {template_hash(spec.with_workers(number)) for number in numbers}
+
+
 def _environment(container: dict[str, Any]) -> dict[str, Any]:
     """Return the value of each variable, or where it comes from; of two entries of a name, the later counts."""
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ProfileStatus, RescaleStatus
 from laneway.operator.cycle.cycle import CycleResult
@@ -91,7 +92,7 @@ def test_one_worker_of_an_elastic_job_is_a_process_group_of_its_own() -> None:
     assert (variables["WORLD_SIZE"], variables["RANK"], variables["MASTER_ADDR"]) == ("1", "0", "localhost")
 
 
-def test_nothing_is_told_of_a_job_with_the_number_that_it_is_to_have() -> None:
+def test_nothing_is_reported_of_a_job_with_the_number_that_it_is_to_have() -> None:
     job = elastic(2).record
     result = cycle(job, pods_of(job))
     assert result.decision.held_rescales == result.decision.rescales == {}
@@ -240,6 +241,27 @@ def test_a_policy_gives_a_job_more_workers_than_its_spec_after_the_minimum_run_t
     assert (start.status.attempt_workers, len(start.creates)) == (4, 4)
     young = elastic(2, since=NOW - 100).record
     assert cycle(young, pods_of(young, NOW - 100), scheduling=POLLUX).decision.rescales == {}
+
+
+def test_it_is_reported_once_that_a_policy_decides_and_the_spec_does_not() -> None:
+    job = elastic(4).record
+    pods = pods_of(job)
+    first = written(cycle(job, pods, gpus=2, scheduling=POLLUX))
+    assert condition_of(first.status, "RescalePending") == ("False", "ElasticPolicyDecides")
+    assert [each.message for each in first.after.events if each.reason == "ElasticPolicyDecides"] == [
+        "The elastic policy pollux chooses the number of workers; spec.workers is not used."
+    ]
+    reported = job.with_status(first.status)
+    assert write_of(cycle(reported, pods, gpus=2, scheduling=POLLUX), "e") is None
+    without = written(cycle(reported, pods))
+    assert condition_of(without.status, "RescalePending") == ("False", "NotPending")
+    starts = written(
+        cycle(a_job("e").spec(workers=2, minWorkers=1, maxWorkers=4).visited().record, [], scheduling=POLLUX)
+    )
+    assert reasons(starts.after) == ["Placed", "ElasticPolicyDecides"]
+    rigid = a_job("e").gang(2).placed("n1", "n1", at=NOW - 1010).running(since=NOW - 1000).record
+    of_rigid = written(cycle(rigid, pods_of(rigid), scheduling=POLLUX)).status
+    assert transitions.condition(of_rigid, ConditionType.RESCALE_PENDING) is None
 
 
 def test_a_policy_takes_workers_for_a_waiting_rigid_job() -> None:

@@ -175,8 +175,8 @@ def training_job() -> Schema:
         columns=[
             column("State", "string", ".status.state", "Summary of the conditions."),
             column("Reason", "string", ".status.reason", "Why the job is in this state."),
-            column("Workers", "integer", ".spec.workers", "Number of workers."),
-            column("Current", "integer", ".status.workers", "Workers of the current attempt.", priority=1),
+            column("Workers", "integer", ".status.workers", "Workers that the job has now."),
+            column("Desired", "integer", ".spec.workers", "Workers that the spec asks for.", priority=1),
             column(
                 "Progress", "integer", ".status.progress.percent", "Progress of the training, in percent."
             ),

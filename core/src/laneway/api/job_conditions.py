@@ -24,6 +24,8 @@ class ConditionType(StrEnum):
     """It yields its GPUs to another job, or has."""
     SUSPENDED = "Suspended"
     """Its user suspended it."""
+    RESCALE_PENDING = "RescalePending"
+    """It is to have another number of workers, and cannot yet. Only elastic jobs have this condition."""
     COMPLETE = "Complete"
     """All workers exited with code 0."""
     FAILED = "Failed"

@@ -154,7 +154,7 @@ class TrainingJobSpec(Spec):
         default=1,
         description="Number of workers. They form a gang: all of them run, or none. It can be changed where minWorkers and maxWorkers are set: "
         "the job then saves a checkpoint, stops, and starts again with the new number. If the operator has an elastic policy, the policy chooses "
-        "the number of such a job.",
+        "the number of such a job, and this field is not used.",
         ge=1,
         le=MAX_WORKERS,
     )

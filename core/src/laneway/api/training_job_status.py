@@ -292,7 +292,8 @@ class TrainingJobStatus(Status):
 
     conditions: tuple[Condition, ...] = Field(
         default=(),
-        description="Accepted, Placed, Running, Preempted, Suspended, Complete, Failed. All are set from the operator's first visit on.",
+        description="Accepted, Placed, Running, Preempted, Suspended, Complete, Failed: all are set from the operator's first visit on. "
+        "RescalePending: only of elastic jobs, as soon as it says something.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     observed_generation: int | None = Field(

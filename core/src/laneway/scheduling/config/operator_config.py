@@ -123,6 +123,11 @@ class SchedulingConfig(Model):
         return self.allocation.policy != NO_POLICY
 
     @property
+    def elastic_policy(self) -> str:
+        """Name of the policy that chooses the workers of elastic jobs; empty: ``spec.workers`` does."""
+        return "" if self.elastic.policy == NO_POLICY else self.elastic.policy
+
+    @property
     def measures_cpus(self) -> bool:
         """Whether it is measured how fast jobs are with fewer and more CPUs: the policy reads it."""
         return self.allocation.policy not in (NO_POLICY, "proportional")

@@ -338,6 +338,7 @@ class Cycle:
             with_estimate=self._estimates.added,
             refused=partial(self._sync.refused, record),
             held_rescale=self._held_rescales.get(key) or self._sync.held_back(self._jobs.jobs[uid].job),
+            elastic_policy=self._config.scheduling.elastic_policy,
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         if self._sync.probes is not None and (profile := after.job.status.profile) is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
-from laneway.operator.lifecycle import pausing, transitions
+from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -44,6 +44,7 @@ def with_decision(
     with_estimate: WithEstimate,
     refused: Callable[[], str],
     held_rescale: str = "",
+    elastic_policy: str = "",
 ) -> ReconciledJob:
     """Return a job after the step that a decision wants of it.
 
@@ -58,6 +59,7 @@ def with_decision(
         with_estimate: see :data:`WithEstimate`.
         refused: says to which nodes its template does not let it, as a sentence.
         held_rescale: why it keeps its workers though its user asks for others; empty where nobody does.
+        elastic_policy: what chooses the number of an elastic job's workers; empty: ``spec.workers`` does.
     """
     job, status = reconciled.job, reconciled.job.status
     if reconciled.state is None:
@@ -68,7 +70,11 @@ def with_decision(
         status = transitions.changed(
             status, service_at_promotion_gpu_milliseconds=status.attained_service_gpu_milliseconds
         )
-    if (workers := decision.starts.get(job.key)) is not None:
+    events: tuple[JobEvent, ...] = ()
+    starts = decision.starts.get(job.key)
+    if job.desired is not None and job.desired.spec.elastic and (starts or status.placement):
+        status, events = rescale_pending.left_to_policy(status, elastic_policy, now_seconds)
+    if (workers := starts) is not None:
         status = transitions.placed(status, workers, now_seconds)
         message = "; ".join(
             f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
@@ -77,18 +83,17 @@ def with_decision(
         # In one write with the placement, that the spec is valid is worth no event of its own.
         before = tuple(each for each in reconciled.events if each.reason != ACCEPTED)
         started = reconciled.becomes(status)
-        return replace(started, events=(*before, event), state=JobState.STARTING, holds=workers)
+        return replace(started, events=(*before, event, *events), state=JobState.STARTING, holds=workers)
     if (preemption := decision.preemptions.get(job.key)) is not None:
         rescaled_to = decision.rescales.get(job.key, 0)
-        return _preempt(reconciled.becomes(status), preemption, rescaled_to, pods, now_seconds)
+        return _preempt(reconciled.becomes(status, *events), preemption, rescaled_to, pods, now_seconds)
     if job.key in decision.resumes:
         event = JobEvent("Resumed", "Resumed in place: its GPUs are free.")
-        resumed = reconciled.becomes(transitions.resumed(status, now_seconds), event)
+        resumed = reconciled.becomes(transitions.resumed(status, now_seconds), event, *events)
         return replace(resumed, state=JobState.RUNNING)
-    events: tuple[JobEvent, ...] = ()
     if status.rescale_pending != held_rescale:
         status = transitions.changed(status, rescale_pending=held_rescale)
-        events = (JobEvent("RescalePending", held_rescale),) if held_rescale else ()
+        events = (*events, JobEvent("RescalePending", held_rescale)) if held_rescale else events
     if reason is not None:
         status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
         events = (*events, *_suspended(job.status, reason))

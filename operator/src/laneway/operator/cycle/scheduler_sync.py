@@ -21,7 +21,6 @@ from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.config.operator_config import OperatorConfig
-from laneway.scheduling.config.registry import NO_POLICY
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class SchedulerSync:
         self.probes = CPUProbes() if config.scheduling.measures_cpus else None
         self._speeds = SpeedBook()
         self._rules = config.lane_rules()
-        self._elastic = config.scheduling.elastic.policy != NO_POLICY
+        self._elastic = bool(config.scheduling.elastic_policy)
         self._active_percent = config.active_percent
         self._resizes = config.scheduling.allocates
         self._models: frozenset[str] = frozenset()

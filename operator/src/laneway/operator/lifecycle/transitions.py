@@ -1,6 +1,6 @@
 """The steps in the life of a job, each a function from one status to the next.
 
-Nothing here looks at the cluster: the caller decides that a step is due. Every step keeps all seven conditions set, with a
+Nothing here looks at the cluster: the caller decides that a step is due. Every step keeps the seven conditions of a first visit set, with a
 reason for programs and a sentence for people. A step that stops the job counts its service up to the stop.
 """
 
@@ -127,6 +127,12 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         executed_before_attempt_milliseconds=status.executed_milliseconds,
         avoid=unexpired(status.avoid, now_seconds),
     )
+
+
+def rescale_not_pending(status: Status, now_seconds: float) -> Status:
+    """An elastic job has the number of workers that it is to have, or gets it when it starts."""
+    change = (ConditionType.RESCALE_PENDING, False, "NotPending", "No rescale is pending.")
+    return with_conditions(status, now_seconds, change)
 
 
 def started(status: Status, reason: str, message: str, start_seconds: float) -> Status:

@@ -1,0 +1,34 @@
+"""The condition RescalePending of an elastic job: why it does not have the workers that ``spec.workers`` asks for.
+
+Jobs whose number of workers cannot change do not have the condition.
+"""
+
+from __future__ import annotations
+
+from laneway.api.job_conditions import ConditionType
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.reconciled_job import JobEvent
+
+ELASTIC_POLICY_DECIDES = "ElasticPolicyDecides"
+"""Reason of RescalePending=False: an elastic policy chooses the number of workers."""
+
+
+def left_to_policy(
+    status: TrainingJobStatus, policy: str, now_seconds: float
+) -> tuple[TrainingJobStatus, tuple[JobEvent, ...]]:
+    """Return the status of an elastic job with who chooses its workers, and the event that tells it once.
+
+    Args:
+        status: of a job with workers.
+        policy: name of the elastic policy; empty where ``spec.workers`` counts.
+        now_seconds: Unix time.
+    """
+    known = transitions.condition(status, ConditionType.RESCALE_PENDING)
+    decided = known is not None and known.reason == ELASTIC_POLICY_DECIDES
+    if not policy:
+        return (transitions.rescale_not_pending(status, now_seconds) if decided else status), ()
+    message = f"The elastic policy {policy} chooses the number of workers; spec.workers is not used."
+    change = (ConditionType.RESCALE_PENDING, False, ELASTIC_POLICY_DECIDES, message)
+    status = transitions.with_conditions(status, now_seconds, change)
+    return status, () if decided else (JobEvent(ELASTIC_POLICY_DECIDES, message),)

@@ -16,7 +16,7 @@ async def _play(stage: Stage) -> None:
     await stage.submit("other")
     await see.running("other", attempt=1)
     await stage.change("train", workers=3)
-    await see.rescale_pending("train")
+    await see.condition("train", "RescalePending")
     await stage.finish("other")
     await see.running("train", attempt=2)
     await see.workers("train", 3)

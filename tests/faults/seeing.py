@@ -39,12 +39,6 @@ class Seeing:
             f"{name} has {workers} workers", lambda: self._status(name).get("workers") == workers
         )
 
-    async def rescale_pending(self, name: str) -> None:
-        """Wait until a job's status says why it does not have the workers of its spec."""
-        await self._history.until(
-            f"{name} is to be rescaled", lambda: bool(self._status(name).get("rescalePending"))
-        )
-
     async def condition(self, name: str, kind: str) -> None:
         """Wait for a condition of a job."""
         await self._history.until(f"{name} has {kind}", lambda: self._holds(name, kind))

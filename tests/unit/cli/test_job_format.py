@@ -53,7 +53,9 @@ def test_requests(gpus: dict[str, Any], workers: int, want: str) -> None:
 
 def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
     rescale = {"since": CREATED, "fromWorkers": 1, "toWorkers": 2, "costMilliseconds": 31_000}
-    job = a_job(workers=4, rescale=rescale, attemptWorkers=2, rescalePending="It runs on with 2 workers.")
+    job = a_job(workers=4, rescale=rescale, attemptWorkers=2)
+    pending = a_condition("RescalePending", "NoIdleGPUs", message="Running with 2 workers.")
+    job["status"] |= {"state": "Running", "conditions": [a_condition("Running"), pending]}
     job["spec"] |= {"minWorkers": 1, "maxWorkers": 8}
     job["status"]["workers"] = 2
     job["status"]["failedWorkers"] = [
@@ -66,7 +68,12 @@ def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
         in text
     )
     assert "Rescaled:     1m35s ago, from 1 to 2 workers; 31 s without training" in text
-    assert "Rescale:      It runs on with 2 workers." in text
+    assert "Rescale:      Running with 2 workers. (NoIdleGPUs)" in text
+    assert "Running with 2 workers. (NoIdleGPUs)" in job_format.explanation(job, NOW)
+    pending |= {"status": "False", "reason": "NotPending"}
+    assert not job_format.pending_rescale(job)
+    pending |= {"reason": "ElasticPolicyDecides"}
+    assert job_format.pending_rescale(job) == "Running with 2 workers. (ElasticPolicyDecides)"
     assert (job_format.workers(job), job_format.ranks(job)) == (2, 4)
     assert job_format.scaling(a_job(workers=2)) == job_format.last_rescale(a_job(workers=2), NOW) == ""
 

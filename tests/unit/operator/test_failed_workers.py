@@ -83,7 +83,9 @@ def test_it_goes_back_after_two_failures_and_keeps_away_from_the_number() -> Non
     assert result.decision.rescales == {}
     pending = write_of(result, "e")
     assert pending is not None
-    assert "It runs on with 2 workers: it failed with 4" in pending.status.rescale_pending
+    assert condition_of(pending.status, "RescalePending") == ("True", "FailedBefore")
+    message = next(each.message for each in pending.status.conditions if each.type == "RescalePending")
+    assert message.startswith("Running with 2 workers. It failed with 4")
 
 
 def test_an_event_tells_what_happened_and_what_to_do() -> None:
@@ -152,7 +154,8 @@ def test_after_four_such_numbers_it_is_not_rescaled_any_more() -> None:
     nodes = [a_gpu_node("n1", gpus=8)]
     assert snapshot_of(a_view([few], pods, nodes)).jobs[0].requested_workers == 8
     assert snapshot_of(a_view([many], pods, nodes)).jobs[0].requested_workers is None
-    assert "it failed with 3, 4, 5, 6 workers" in failed_workers.held_back(many)
+    held = failed_workers.held_back(many)
+    assert held is not None and "It failed with 3, 4, 5, 6 workers" in held.message
     result = decided(
         a_view([many], pods, nodes), config=OperatorConfig.model_validate({"scheduling": POLLUX})
     )

@@ -12,7 +12,7 @@ from laneway.operator.cycle.cycle import CycleResult
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import rescaling, transitions
-from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling.config.operator_config import OperatorConfig
 
@@ -104,13 +104,27 @@ def test_it_runs_on_and_says_so_once_while_there_is_no_room() -> None:
     pods = pods_of(job)
     held = written(cycle(job, pods, gpus=3))
     assert reasons(held.after) == ["RescalePending"]
-    assert "runs on with 2 workers" in held.status.rescale_pending
+    assert condition_of(held.status, "RescalePending") == ("True", "NoUsableNodes")
     assert held.after.pods_to_delete == ()
     assert held.status.placement == job.status.placement
     assert write_of(cycle(job.with_status(held.status), pods, gpus=3, now=NOW + 1), "e") is None
-    again = elastic(2).status(rescale_pending=held.status.rescale_pending).record
-    withdrawn = write_of(cycle(again, pods, gpus=3), "e")
-    assert withdrawn is None or withdrawn.status.rescale_pending == ""
+    withdrawn = written(cycle(elastic(2).record.with_status(held.status), pods, gpus=3))
+    assert condition_of(withdrawn.status, "RescalePending") == ("False", "NotPending")
+    assert withdrawn.writes_status, "at once, and not with the next figures"
+    stopped = written(cycle(job.with_status(held.status), pods))
+    assert condition_of(stopped.status, "RescalePending") == ("False", "NotPending")
+
+
+def test_a_status_of_an_earlier_operator_can_be_read() -> None:
+    """Its reason was one sentence in a field of its own."""
+    raw = elastic(4).raw
+    raw["status"]["rescalePending"] = "It runs on with 2 workers."
+    job = parse_job(raw)
+    assert not job.malformed_status
+    assert condition_of(written(cycle(job, pods_of(job), gpus=3)).status, "RescalePending") == (
+        "True",
+        "NoUsableNodes",
+    )
 
 
 def test_an_attempt_has_its_own_number_of_workers_whatever_the_spec_says() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from laneway.api import rfc3339
-from laneway.api.job_conditions import ConditionType, SummaryState
+from laneway.api.job_conditions import ELASTIC_POLICY_DECIDES, ConditionType, SummaryState
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.pod_requests import amounts
 from laneway.api.training_job import GPURequestType
@@ -84,6 +84,14 @@ def last_rescale(job: Object, now_seconds: float) -> str:
     cost = rescale.get("costMilliseconds")
     lost = "" if cost is None else f"; {cost / 1000:.0f} s without training"
     return f"{ago} ago, from {rescale['fromWorkers']} to {rescale['toWorkers']} workers{lost}"
+
+
+def pending_rescale(job: Object) -> str:
+    """Return why an elastic job runs on with other workers than its spec asks for; empty where it does not."""
+    pending = next((item for item in conditions(job) if item["type"] == ConditionType.RESCALE_PENDING), None)
+    if pending is None or (pending["status"] != "True" and pending["reason"] != ELASTIC_POLICY_DECIDES):
+        return ""
+    return f"{pending['message']} ({pending['reason']})"
 
 
 def requested(job: Object) -> str:
@@ -167,7 +175,7 @@ def explanation(job: Object, now_seconds: float) -> list[str]:
             *_waiting_lines(job, wait, now_seconds),
         ]
     if now in (SummaryState.RUNNING, SummaryState.STARTING):
-        pending = [text] if (text := status(job).get("rescalePending")) else []
+        pending = [text] if (text := pending_rescale(job)) else []
         lines = [*pending, *_preemption_lines(job), *placement(job), *data_wait_lines(job)]
         return [f"{name} is {now.lower()}.", *lines]
     latest = max(conditions(job), key=lambda item: str(item["lastTransitionTime"]))

@@ -61,6 +61,9 @@ PAUSED = "Paused"
 OFFLOADED = "Offloaded"
 """Reasons of Running=False: the job was preempted without being evicted."""
 
+ELASTIC_POLICY_DECIDES = "ElasticPolicyDecides"
+"""Reason of RescalePending=False: an elastic policy chooses the number of workers, and ``spec.workers`` is not used."""
+
 _DECISIVE = {
     ConditionType.FAILED: SummaryState.FAILED,
     ConditionType.COMPLETE: SummaryState.COMPLETE,

@@ -293,7 +293,7 @@ class TrainingJobStatus(Status):
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description="Accepted, Placed, Running, Preempted, Suspended, Complete, Failed: all are set from the operator's first visit on. "
-        "RescalePending: only of elastic jobs, as soon as it says something.",
+        "RescalePending: only of elastic jobs; why the job runs on with other workers than spec.workers.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     observed_generation: int | None = Field(
@@ -362,10 +362,6 @@ class TrainingJobStatus(Status):
     rescales: int = Field(default=0, description="Number of restarts with another number of workers.", ge=0)
     rescale: RescaleStatus | None = Field(
         default=None, description="The last restart with another number of workers."
-    )
-    rescale_pending: str = Field(
-        default="",
-        description="Why the job does not have spec.workers workers yet, as a sentence; empty if it has, or waits.",
     )
     executed_before_attempt_milliseconds: int = Field(
         default=0, description="executedMilliseconds when the current attempt was placed.", ge=0

@@ -19,6 +19,7 @@ from laneway.scheduling import (
     Scheduler,
     policies,
 )
+from laneway.scheduling.model.held_rescale import HeldRescale, HoldReason
 from laneway.scheduling.model.plan import Decision
 
 from tests.support.property_examples import examples
@@ -75,7 +76,10 @@ def test_it_runs_on_until_there_is_room(others: list[JobBuilder]) -> None:
     decision = decided(running("j", "n/0", "n/1", wants=4), *others)
     assert decision.rescales == {}
     assert "j" not in decision.preemptions
-    assert "runs on with 2 workers" in decision.held_rescales["j"]
+    assert decision.held_rescales["j"] == HeldRescale(
+        HoldReason.NO_IDLE_GPUS,
+        "Running with 2 workers. Restarts with 4 when enough GPUs are idle, the quota allows it and no earlier job waits for them.",
+    )
 
 
 def test_while_one_job_grows_no_other_one_is_rescaled() -> None:
@@ -85,7 +89,7 @@ def test_while_one_job_grows_no_other_one_is_rescaled() -> None:
     stopped = replace(growing, state=JobState.TERMINATING)
     held = decided(stopped, shrinking)
     assert held.rescales == {}
-    assert "after another job" in held.held_rescales["b"]
+    assert held.held_rescales["b"].reason is HoldReason.ANOTHER_RESCALE
     assert (
         decided(replace(shrinking, state=JobState.TERMINATING), running("c", "n/3", wants=2)).rescales == {}
     )
@@ -97,28 +101,43 @@ def test_it_is_not_stopped_twice_within_the_minimum_run_time() -> None:
     made = scheduler(running("j", "n/0", wants=2, rescaled_seconds=NOW - 100))
     decision = made.decide(NOW)
     assert decision.rescales == {}
-    assert "500 s" in decision.held_rescales["j"]
+    assert decision.held_rescales["j"].reason is HoldReason.MINIMUM_RUN_TIME
+    assert "500 s" in decision.held_rescales["j"].message
     assert made.next_decision_seconds(NOW) == NOW + 400
     assert made.decide(NOW + 400).rescales == {"j": 2}
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "reason"),
     [
-        ({"unsaved_seconds": 700.0, "as_of_seconds": NOW}, "after its next checkpoint"),
-        ({"starts_over": True}, "did not resume"),
+        ({"unsaved_seconds": 700.0, "as_of_seconds": NOW}, HoldReason.UNSAVED_WORK),
+        ({"starts_over": True}, HoldReason.DOES_NOT_RESUME),
     ],
 )
-def test_it_is_not_stopped_while_that_would_lose_its_work(fields: dict[str, Any], says: str) -> None:
+def test_it_is_not_stopped_while_that_would_lose_its_work(fields: dict[str, Any], reason: HoldReason) -> None:
     for wants in (1, 3):
         decision = decided(running("j", "n/0", "n/1", wants=wants, **fields))
         assert decision.rescales == {}
-        assert says in decision.held_rescales["j"]
+        assert decision.held_rescales["j"].reason is reason
 
 
 def test_it_keeps_its_place_if_its_node_takes_no_workers_any_more() -> None:
-    decision = decided(running("j", "n/0", "n/1", wants=1), nodes=[a_node("n", 4, cordoned=True)])
+    cordoned = a_node("n", 4, cordoned=True)
+    decision = decided(running("j", "n/0", "n/1", wants=1), nodes=[cordoned])
     assert decision.rescales == {}
+    assert decision.held_rescales["j"].reason is HoldReason.NO_USABLE_NODES
+    busy = a_job("r").needs(4).runs_on("m/0", "m/1", "m/2", "m/3")
+    decision = decided(running("j", "n/0", "n/1", wants=1), busy, nodes=[cordoned, a_node("m", 4)])
+    assert decision.rescales == {}
+    assert decision.held_rescales["j"] == HeldRescale(
+        HoldReason.NO_IDLE_GPUS,
+        "Running with 2 workers. Restarts with 1 when enough GPUs are idle on other nodes: it could not start again on its own ones.",
+    )
+
+
+def test_it_does_not_wait_for_more_gpus_than_its_nodes_have() -> None:
+    decision = decided(running("j", "n/0", "n/1", wants=6))
+    assert decision.held_rescales["j"].reason is HoldReason.NO_USABLE_NODES
 
 
 def test_it_grows_within_the_quota_of_its_namespace() -> None:

@@ -48,7 +48,7 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"Preempted:    {preemption}"
     if rescale := job_format.last_rescale(job, now_seconds):
         yield f"Rescaled:     {rescale}"
-    if pending := status.get("rescalePending"):
+    if pending := job_format.pending_rescale(job):
         yield f"Rescale:      {pending}"
     if progress := progress_format.progress(job, now_seconds):
         yield f"Progress:     {progress}"

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.actions.worker_counts import waiting_with
-from laneway.scheduling.explain import reasons
+from laneway.scheduling.explain import held_rescales
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE
+from laneway.scheduling.model.held_rescale import HeldRescale
 from laneway.scheduling.model.plan import PreemptionAction, PreemptionReason, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
@@ -60,9 +61,9 @@ def rescale_requested(session: Session, admission: Admission) -> None:
         assert job.requested_workers is not None
         held_back = _held_back(session, job, job.requested_workers)
         if not held_back and (any(growths) or (growths and _grows(job))):
-            held_back = reasons.rescaled_after_another(job, job.requested_workers)
+            held_back = held_rescales.awaiting_another(job, job.requested_workers)
         if not held_back and _grows(job) and not _has_room(session, job, admission):
-            held_back = reasons.grows_later(job, job.requested_workers)
+            held_back = held_rescales.awaiting_gpus(job, job.requested_workers)
         if held_back:
             session.decision.held_rescales[key] = held_back
         else:
@@ -94,15 +95,20 @@ def _rescale(session: Session, job: Job, workers: int) -> None:
     session.decision.rescales[job.key] = workers
 
 
-def _held_back(session: Session, job: Job, workers: int) -> str:
-    """Return why a job keeps its workers though its user asks for others, as a sentence; empty: nothing about the job forbids it."""
+def _held_back(session: Session, job: Job, workers: int) -> HeldRescale | None:
+    """Return why a job keeps its workers though its user asks for others; None: nothing about the job forbids it."""
     if session.now_seconds < _again_seconds(session.state, job):
-        return reasons.rescaled_lately(job, workers, session.state.min_run_seconds(job, session.now_seconds))
+        min_run_seconds = session.state.min_run_seconds(job, session.now_seconds)
+        return held_rescales.rescaled_lately(job, workers, min_run_seconds)
     if session.now_seconds >= evictable_until_seconds(job):
-        return reasons.rescaled_once_saved(job, workers)
-    if not _fits_without_itself(session, job, workers):
-        return reasons.grows_later(job, workers)
-    return ""
+        return held_rescales.would_lose_work(job, workers)
+    if _fits_without_itself(session, job, workers):
+        return None
+    demand, avoided = waiting_with(job, workers).demand, session.state.avoided.get(job.key, frozenset())
+    unschedulable = session.state.cluster_capacity.unschedulable_reason(demand, avoided)
+    if unschedulable is not None:
+        return held_rescales.awaiting_nodes(job, workers, unschedulable)
+    return held_rescales.awaiting_gpus(job, workers)
 
 
 def _again_seconds(state: SchedulerState, job: Job) -> float:

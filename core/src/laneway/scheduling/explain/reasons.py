@@ -64,42 +64,6 @@ def no_workers(job: Job, elastic_gpus: int, given: Mapping[str, int]) -> Waiting
     )
 
 
-def grows_later(job: Job, workers: int) -> str:
-    """Return why a job keeps its workers: the new gang does not fit yet."""
-    return (
-        f"It runs on with {_workers(len(job.placement))}: it restarts with {workers} as soon as there are idle GPUs for that, within the "
-        "quota of its namespace, which no job before it waits for."
-    )
-
-
-def rescaled_after_another(job: Job, workers: int) -> str:
-    """Return why a job keeps its workers: another one is just rescaled."""
-    return f"It runs on with {_workers(len(job.placement))}: it restarts with {workers} after another job that is being rescaled."
-
-
-def rescaled_lately(job: Job, workers: int, min_run_seconds: float) -> str:
-    """Return why a job keeps its workers: it was rescaled a short time ago."""
-    return (
-        f"It runs on with {_workers(len(job.placement))}: it restarts with {workers} when {format_seconds(min_run_seconds)} have passed "
-        "since its last rescale."
-    )
-
-
-def rescaled_once_saved(job: Job, workers: int) -> str:
-    """Return why a job keeps its workers: a rescale would lose too much unsaved work."""
-    has = _workers(len(job.placement))
-    if job.starts_over:
-        return (
-            f"It runs on with {has}: it did not resume from a checkpoint when it was last stopped, so a restart with {workers} would lose "
-            "all of its work. Load the last checkpoint when the script starts; to restart it all the same, suspend the job and resume it."
-        )
-    return f"It runs on with {has}: it restarts with {workers} after its next checkpoint, because it has too much unsaved work."
-
-
-def _workers(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"
-
-
 def awaiting_round() -> WaitingReason:
     """Return the reason of a job that is not part of a round that begins."""
     return WaitingReason(

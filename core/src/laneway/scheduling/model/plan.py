@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
+from laneway.scheduling.model.held_rescale import HeldRescale
 from laneway.scheduling.model.snapshot import WorkerPlacement
 
 Value = TypeVar("Value")
@@ -262,8 +263,8 @@ class Decision:
     preemptions: dict[str, Preemption] = field(default_factory=dict)
     resumes: list[str] = field(default_factory=list)
     rescales: dict[str, int] = field(default_factory=dict)
-    held_rescales: dict[str, str] = field(default_factory=dict)
-    """By running job whose user asks for another number of workers: why it keeps those that it has, as a sentence."""
+    held_rescales: dict[str, HeldRescale] = field(default_factory=dict)
+    """By running job whose user asks for another number of workers: why it keeps those that it has."""
 
     promotions: list[str] = field(default_factory=list)
     waiting: dict[str, WaitingReason] = field(default_factory=dict)

@@ -41,6 +41,7 @@ from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.scheduling import MAX_PREEMPTORS, Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.held_rescale import HeldRescale
 from prometheus_client.core import GaugeMetricFamily
 
 
@@ -129,7 +130,7 @@ class Cycle:
 
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
-        self._held_rescales: Mapping[str, str] = {}
+        self._held_rescales: Mapping[str, HeldRescale] = {}
         """By key: why jobs keep their workers though their users ask for others; of the last cycle that looked at that."""
 
         self._preemptor_of: dict[str, str] = {}

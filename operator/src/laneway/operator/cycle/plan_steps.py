@@ -21,6 +21,7 @@ from laneway.scheduling import (
     WaitingReason,
 )
 from laneway.scheduling.explain.reasons import format_seconds
+from laneway.scheduling.model.held_rescale import HeldRescale
 
 _PREEMPTED = {
     PreemptionAction.PAUSE: "is paused",
@@ -43,7 +44,7 @@ def with_decision(
     now_seconds: float,
     with_estimate: WithEstimate,
     refused: Callable[[], str],
-    held_rescale: str = "",
+    held_rescale: HeldRescale | None = None,
     elastic_policy: str = "",
 ) -> ReconciledJob:
     """Return a job after the step that a decision wants of it.
@@ -58,7 +59,7 @@ def with_decision(
         now_seconds: Unix time.
         with_estimate: see :data:`WithEstimate`.
         refused: says to which nodes its template does not let it, as a sentence.
-        held_rescale: why it keeps its workers though its user asks for others; empty where nobody does.
+        held_rescale: why it keeps its workers though its user asks for others; None where nobody does.
         elastic_policy: what chooses the number of an elastic job's workers; empty: ``spec.workers`` does.
     """
     job, status = reconciled.job, reconciled.job.status
@@ -91,9 +92,8 @@ def with_decision(
         event = JobEvent("Resumed", "Resumed in place: its GPUs are free.")
         resumed = reconciled.becomes(transitions.resumed(status, now_seconds), event, *events)
         return replace(resumed, state=JobState.RUNNING)
-    if status.rescale_pending != held_rescale:
-        status = transitions.changed(status, rescale_pending=held_rescale)
-        events = (*events, JobEvent("RescalePending", held_rescale)) if held_rescale else events
+    status, pending = rescale_pending.held(status, held_rescale, now_seconds)
+    events = (*events, *pending)
     if reason is not None:
         status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
         events = (*events, *_suspended(job.status, reason))

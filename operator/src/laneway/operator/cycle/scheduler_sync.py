@@ -21,6 +21,7 @@ from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.held_rescale import HeldRescale
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -79,9 +80,9 @@ class SchedulerSync:
         """Return to which nodes a job's template does not let it, and why; empty where to all."""
         return "" if job.desired is None else self._choice.refused(job.desired.spec.template["spec"]).sentence
 
-    def held_back(self, job: JobRecord) -> str:
-        """Return why a job runs on although its spec asks for a number of workers with which it fails; empty where it does not."""
-        return "" if self._elastic else failed_workers.held_back(job)
+    def held_back(self, job: JobRecord) -> HeldRescale | None:
+        """Return why a job runs on although its spec asks for a number of workers with which it fails; None where it does not."""
+        return None if self._elastic else failed_workers.held_back(job)
 
     def update(
         self, state: ClusterState, cache: JobCache, delta: Delta, changed: set[str], now_seconds: float

@@ -11,6 +11,7 @@ from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import FailedWorkersStatus, TrainingJobStatus
 from laneway.operator.lifecycle import accounting
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.scheduling.model.held_rescale import HeldRescale, HoldReason
 
 FAILURES = 2
 """The failures in a row after which a number of workers is given up. One may have another cause."""
@@ -65,20 +66,28 @@ def given_up(status: TrainingJobStatus) -> FailedWorkersStatus | None:
     )
 
 
-def held_back(job: JobRecord) -> str:
-    """Return why a job runs on with the workers that it has although its spec asks for others, as a sentence; empty: failures are not why."""
+def held_back(job: JobRecord) -> HeldRescale | None:
+    """Return why a job runs on with the workers that it has although its spec asks for others; None: failures are not why."""
     if job.desired is None or not job.placed or job.desired.spec.workers == job.attempt_workers:
-        return ""
+        return None
     wanted = job.desired.spec.workers
     has = "1 worker" if job.attempt_workers == 1 else f"{job.attempt_workers} workers"
     again = "suspend the job and resume it."
     if wanted in job.status.avoided_workers:
         failed = next(each for each in job.status.failed_workers if each.workers == wanted)
-        return f"It runs on with {has}: it failed with {wanted} ({failed.message}). Write another number, or to try {wanted} again, {again}"
+        return _held(
+            f"Running with {has}. It failed with {wanted} ({failed.message}). Write another number, or to try {wanted} again, {again}"
+        )
     if job.keeps_workers:
         numbers = ", ".join(map(str, sorted(job.status.avoided_workers)))
-        return f"It runs on with {has}: it failed with {numbers} workers, and is not rescaled any more. To try {wanted}, {again}"
-    return ""
+        return _held(
+            f"Running with {has}. It failed with {numbers} workers, and is not rescaled any more. To try {wanted}, {again}"
+        )
+    return None
+
+
+def _held(message: str) -> HeldRescale:
+    return HeldRescale(HoldReason.FAILED_BEFORE, message)
 
 
 def _ran_seconds(status: TrainingJobStatus) -> float:

@@ -48,6 +48,7 @@ PREEMPTED = "Preempted"
 RESUMED = "Resumed"
 RESCALED = "Rescaled"
 RESCALE_FAILED = "RescaleFailed"
+NO_RESCALE_PENDING = (ConditionType.RESCALE_PENDING, False, "NotPending", "No rescale is pending.")
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
 """Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
 
@@ -112,7 +113,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
     changes = [(ConditionType.PLACED, True, "GPUsChosen", f"Placed {workers} on {nodes}.")]
     if is_true(status.conditions, ConditionType.PREEMPTED):
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"Placed again on {nodes}."))
-    status = with_conditions(status, now_seconds, *changes)
+    status = rescale_not_pending(with_conditions(status, now_seconds, *changes), now_seconds)
     status = waits(status, STARTING, f"0 of {len(placement)} workers run.", now_seconds)
     workers_before = status.attempt_workers or len(placement)
     return changed(
@@ -122,7 +123,6 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         placement=placement_status(placement),
         # With another number of workers, each may hold another part of the batch.
         profile=status.profile if workers_before == len(placement) else None,
-        rescale_pending="",
         turns_before_attempt=status.turns,
         executed_before_attempt_milliseconds=status.executed_milliseconds,
         avoid=unexpired(status.avoid, now_seconds),
@@ -130,9 +130,10 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
 
 
 def rescale_not_pending(status: Status, now_seconds: float) -> Status:
-    """An elastic job has the number of workers that it is to have, or gets it when it starts."""
-    change = (ConditionType.RESCALE_PENDING, False, "NotPending", "No rescale is pending.")
-    return with_conditions(status, now_seconds, change)
+    """A job has the number of workers that it is to have, or gets it when it starts."""
+    if not is_true(status.conditions, ConditionType.RESCALE_PENDING):
+        return status
+    return with_conditions(status, now_seconds, NO_RESCALE_PENDING)
 
 
 def started(status: Status, reason: str, message: str, start_seconds: float) -> Status:
@@ -156,6 +157,7 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         )  # it was paused, and need not be any more
     ended = failed_workers.with_working(accounting.stopped(status, end_seconds))
     status = with_conditions(ended, now_seconds, *changes)
+    status = rescale_not_pending(status, now_seconds)
     if reason == "Suspended":
         status = with_suspension(status, now_seconds, suspended=True)
     progress = status.progress
@@ -165,7 +167,6 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         _gone_on(waits(status, reason, message, now_seconds)),
         placement=(),
         progress=progress,
-        rescale_pending="",
     )
 
 
@@ -199,7 +200,7 @@ def rescaled(status: Status, workers: int, message: str, now_seconds: float) -> 
         waited_milliseconds=status.waited_milliseconds,
     )
     ended = unplaced(status, RESCALED, message, now_seconds, now_seconds)
-    return changed(ended, rescales=status.rescales + 1, rescale=rescale, rescale_pending="")
+    return changed(ended, rescales=status.rescales + 1, rescale=rescale)
 
 
 def rescaled_back(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -367,7 +368,7 @@ def _finished(
     if is_true(status.conditions, ConditionType.PREEMPTED):
         ended.append((ConditionType.PREEMPTED, False, "Finished", "The job finished."))
     status = accounting.stopped(status, end_seconds)
-    status = with_conditions(status, now_seconds, *ended, *changes)
+    status = rescale_not_pending(with_conditions(status, now_seconds, *ended, *changes), now_seconds)
     # The placement stays: it says where the job ran last, and where its logs are.
     completed = format_time(end_seconds)
     progress = status.progress
@@ -377,7 +378,6 @@ def _finished(
         _gone_on(status),
         progress=progress,
         waiting=None,
-        rescale_pending="",
         avoid=(),
         failures=(),
         unstarted_attempts=None,

@@ -68,9 +68,9 @@ def _gang(job: Job, placement: Sequence[WorkerPlacement], position: int) -> Plac
 def _capacity(
     node: Node, placed_percent: int, reserved: Mapping[str, int], spare_percent: int
 ) -> NodeCapacity:
-    """Return what a node has for gangs. Its GPUs may offer less than is placed there, since their shares can be changed."""
+    """Return what a node has for gangs. A GPU counts once, though jobs that share it may be placed on several times its percent."""
     assert node.host is not None
-    offered = sum(gpu.allocatable_percent for gpu in node.gpus)
+    offered = sum(min(100, gpu.allocatable_percent) for gpu in node.gpus)
     whole = node.host if node.host_capacity is None else node.host_capacity
     spare = whole.of_resource(CPU) * spare_percent // 100
     return NodeCapacity(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import HostResources, JobState, Node, Scheduler, policies
@@ -81,3 +82,19 @@ def test_whatever_starts_runs_or_pauses(nodes: list[Node], jobs: list[Job], poli
             state = JobState.PAUSING if int(key[1:]) % 3 == 2 else JobState.RUNNING
             placed[key] = replace(each, state=state)
             made.observe(placed[key])
+
+
+@pytest.mark.parametrize("percent", [100, 800], ids=["off", "lanes"])
+def test_a_worker_alone_on_its_gpu_has_that_gpus_part_of_the_cpus_with_shared_gpus_too(percent: int) -> None:
+    host = HostResources.of({"cpu": 32_000, "memory": 64 * GIB, "pods": 20})
+    node = replace(a_node("n1", 2, percent=percent), host=host)
+    made = Scheduler([node], policies(order="fifo", allocation="proportional"))
+    made.observe(
+        Job(
+            "a",
+            Demand(share_percent=100, requests=HostResources.of({"cpu": 1000, "memory": GIB, "pods": 1})),
+            created_seconds=0.0,
+        )
+    )
+    (allotted,) = made.allotments(made.decide(0.0))["a"]
+    assert allotted.cpu_millis == 16_000, "one of two GPUs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -244,7 +245,7 @@ def test_what_a_kubelet_defers_is_left_to_it_and_told() -> None:
     "history",
     [
         WriteHistory({}, {}, resizes_unavailable="no"),
-        WriteHistory({}, {}, resizes_refused={"uid-a-0-1": "no"}),
+        WriteHistory({}, {}, resize_bounds={"uid-a-0-1": (0, 1000)}),
         WriteHistory({}, {}, resizing=["uid-a-0-1"]),
     ],
     ids=["unavailable", "refused", "in-flight"],
@@ -372,6 +373,49 @@ def test_a_pod_that_waits_elsewhere_keeps_only_its_own_cpus_free(waits: int, gro
     job = runs(asking("a", 1))
     history = WriteHistory({}, {}, cpus_waited_for=(waits,))
     assert bool(resized(Cluster().run([job], [pod_of(job)], history))) == grows
+
+
+def bounded(low: float, high: float) -> WriteHistory:
+    """What the API server has refused of the first worker of the job named rich."""
+    return WriteHistory({}, {}, resize_bounds={"uid-rich-0-1": (low, high)})
+
+
+def test_a_worker_that_was_refused_more_still_gives_back_what_it_was_lent() -> None:
+    cluster, rich = Cluster(), runs(asking("rich", 1))
+    lent, refused = pod_of(rich, 1.5, 1.5), bounded(0, 1500)
+    assert resized(cluster.run([rich], [lent], refused)) == {}
+    busy, new = runs(asking("elsewhere", 6), "n2"), asking("new", 7).visited().record
+    result = cluster.run([rich, busy, new], [lent, pod_of(busy)], refused)
+    assert resized(result) == {"rich-0": 1000}
+    (start,) = [write for write in result.writes if write.job.name == "new"]
+    assert start.creates == (), "its node has not its CPUs yet"
+
+
+@pytest.mark.parametrize(
+    "history",
+    [bounded(3000, math.inf), WriteHistory({}, {}, resizes_unavailable="no")],
+    ids=["refused", "unavailable"],
+)
+def test_no_job_is_placed_on_cpus_that_a_worker_cannot_give_back(history: WriteHistory) -> None:
+    cluster, rich = Cluster(), runs(asking("rich", 2))
+    busy, new = runs(asking("elsewhere", 6), "n2"), asking("new", 6).visited().record
+    pods = [pod_of(rich, 3, 3), pod_of(busy)]
+    result = cluster.run([rich, busy, new], pods, history)
+    assert (resized(result), result.decision.starts) == ({}, {})
+    result = cluster.run([rich, busy, new], pods)
+    assert list(result.decision.starts) == ["ns/new"], "it is asked again"
+
+
+def test_of_a_gang_none_gets_more_where_one_may_not() -> None:
+    gang = runs(asking("rich", 1).gang(2), "n1", "n2")
+    workers = [pod_of(gang, rank=0), pod_of(gang, 2, 2, rank=1)]
+    assert resized(Cluster().run([gang], workers, bounded(0, 1000))) == {"rich-1": 1000}
+
+
+def test_a_gang_of_which_a_worker_has_ended_gives_back_what_it_was_lent() -> None:
+    gang = runs(asking("rich", 1).gang(2), "n1", "n2")
+    workers = [pod_of(gang, 4, 4), a_pod(gang, 1).ended().record]
+    assert resized(Cluster().run([gang], workers)) == {"rich-0": 2000}
 
 
 @pytest.mark.parametrize(

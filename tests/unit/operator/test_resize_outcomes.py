@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +18,8 @@ from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw, UnknownOu
 
 from tests.unit.operator.builders import NOW, a_job, a_pod
 
-JOB = a_job().placed("n1").running().record
+TRAINER = {"name": "trainer", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+JOB = a_job().spec(template={"spec": {"containers": [TRAINER]}}).placed("n1").running().record
 POD = a_pod(JOB).running()
 WRITE = ResizeWrite(JOB, POD.record, "trainer", 3000, 4000)
 
@@ -40,6 +43,7 @@ class _Case:
 
     def __init__(self, answer: Raw | Exception, seconds_left: float = 10.0) -> None:
         self.api, self.now, self.cache = _Api(answer), NOW, ClusterCache(lambda: NOW)
+        self.write = WRITE
         metrics = Metrics()
         self.writer = Writer(cast(ApiServer, self.api), self.cache, metrics, lambda: seconds_left)
         self.ended: list[bool] = []
@@ -56,7 +60,7 @@ class _Case:
         )
 
     async def run(self) -> None:
-        self.executor.begin_resize(WRITE)
+        self.executor.begin_resize(self.write)
         assert WRITE.pod.uid in self.executor.history().resizing
         await self.executor.end()
         assert self.ended == [True]
@@ -82,7 +86,7 @@ async def test_a_change_names_the_pod_and_only_the_cpus_and_its_answer_is_known_
     }
     assert [pod.uid for pod in case.cache.pods.records()] == [WRITE.pod.uid]
     history = case.executor.history()
-    assert (list(history.resizing), dict(history.resizes_refused), history.resizes_unavailable) == (
+    assert (list(history.resizing), dict(history.resize_bounds), history.resizes_unavailable) == (
         [],
         {},
         "",
@@ -116,11 +120,21 @@ async def test_an_api_server_that_cannot_or_may_not_is_asked_again_after_an_hour
 async def test_a_refusal_is_remembered_and_told_once(status: int) -> None:
     case = _Case(ApiError(status, "Invalid", "exceeded quota: no"))
     await case.run()
-    assert case.executor.history().resizes_refused == {WRITE.pod.uid: "exceeded quota: no"}
+    assert case.executor.history().resize_bounds == {WRITE.pod.uid: (0, 2000)}
     (note,) = case.notes
-    assert note.startswith("Worker 0 keeps its CPUs in this attempt")
+    assert note == (
+        "Worker 0 gets no more than 2 CPUs in this attempt: the API server refused a change: exceeded quota: no"
+    )
     case.executor.forget()
-    assert case.executor.history().resizes_refused == {}
+    assert case.executor.history().resize_bounds == {}
+
+
+async def test_a_worker_that_may_not_give_cpus_back_keeps_them() -> None:
+    case = _Case(ApiError(422, "Invalid", "no"))
+    case.write = replace(WRITE, cpu_millis=1000)
+    await case.run()
+    assert case.executor.history().resize_bounds == {WRITE.pod.uid: (2000, math.inf)}
+    assert case.notes[0].startswith("Worker 0 keeps 2 CPUs in this attempt")
 
 
 @pytest.mark.parametrize("error", [ApiError(500, "InternalError", "etcd"), UnknownOutcome("no answer")])
@@ -139,7 +153,7 @@ async def test_a_pod_that_is_gone_needs_no_cpus(error: ApiError) -> None:
     case = _Case(error)
     await case.run()
     history = case.executor.history()
-    assert (list(history.resizing), dict(history.resizes_refused), history.resizes_unavailable) == (
+    assert (list(history.resizing), dict(history.resize_bounds), history.resizes_unavailable) == (
         [],
         {},
         "",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.scheduler_jobs import cpu_points
+from laneway.operator.cycle.scheduler_nodes import KeptCPUs
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
@@ -31,6 +32,8 @@ from laneway.scheduling.model.plan import WorkerAllotment
 
 _STEP_MILLIS = 100
 """CPUs beyond the request are given in steps of this: less is not noticed, and each change is a write."""
+
+_UNBOUNDED = (0.0, math.inf)
 
 Allotments = Mapping[str, tuple[WorkerAllotment, ...]]
 
@@ -129,6 +132,17 @@ class CPUResizes:
         """Return when CPUs are to be divided again though nothing changes; infinite: they are not."""
         return self._due_seconds
 
+    def kept(self, history: WriteHistory) -> KeptCPUs:
+        """Return the CPUs that workers cannot be made to give back.
+
+        Args:
+            history: what came of earlier changes.
+        """
+        lows = [
+            (uid, low) for each in (self._bounds, history.resize_bounds) for uid, (low, _) in each.items()
+        ]
+        return KeptCPUs(bool(history.resizes_unavailable), {uid: low for uid, low in sorted(lows) if low})
+
     def plan(
         self,
         state: ClusterState,
@@ -184,7 +198,7 @@ class CPUResizes:
         _keep_for_others(this, lent, history.cpus_waited_for)
         writes: list[ResizeWrite] = []
         for job, allotted in gangs:
-            changes = _given_back(this, self._tried(this, job, allotted, sync, now_seconds))
+            changes = _given_back(this, self._tried(this, job, allotted, sync, history, now_seconds))
             due = [each for each in changes if each.wanted_millis != each.cpus.request_millis]
             shrinks = [each for each in due if each.wanted_millis < each.cpus.request_millis]
             grows = [each for each in due if each.wanted_millis > each.cpus.request_millis]
@@ -196,7 +210,7 @@ class CPUResizes:
         return tuple(writes)
 
     def _changes(self, job: ReconciledJob, state: ClusterState, history: WriteHistory) -> list[_Change]:
-        """Return what the trainers of a job are to have, changed or not; nothing while one of its pods starts or ends."""
+        """Return what the trainers of a job are to have, changed or not; nothing while one of its pods starts or is deleted."""
         desired = job.job.desired
         mine = [pod for pod in state.pods[job.job.uid] if pod.attempt == job.job.status.attempt]
         if (
@@ -205,27 +219,33 @@ class CPUResizes:
             or job.state in (None, JobState.STARTING, JobState.TERMINATING)
         ):
             return []
-        if not all(pod.phase == "Running" and not pod.deleting and pod.cpus is not None for pod in mine):
-            return []
-        if any(pod.uid in history.resizes_refused for pod in mine):
+        if not all(pod.started and not pod.deleting and (pod.ended or pod.cpus is not None) for pod in mine):
             return []
         allotted = {each.worker: each.cpu_millis for each in self._allotments.get(job.job.key, ())}
+        bounds = [history.resize_bounds.get(pod.uid, _UNBOUNDED) for pod in mine]
+        # A gang is as fast as its slowest worker: where one may not have more than it requests, the others need no more.
+        most_millis = max(min((high for _, high in bounds), default=math.inf), desired.cpus.request_millis)
         return [
-            self._change(pod, pod.cpus, desired.cpus, allotted.get(pod.rank))
-            for pod in mine
-            if pod.cpus is not None
+            self._change(pod, pod.cpus, desired.cpus, allotted.get(pod.rank), (low, min(high, most_millis)))
+            for pod, (low, high) in zip(mine, bounds, strict=True)
+            if pod.cpus is not None and not pod.ended
         ]
 
     def _change(
-        self, pod: WorkerPod, cpus: TrainerCPUs, asks: RequestedCPUs, allotted_millis: int | None
+        self,
+        pod: WorkerPod,
+        cpus: TrainerCPUs,
+        asks: RequestedCPUs,
+        allotted_millis: int | None,
+        bounds: tuple[float, float],
     ) -> _Change:
         """Return what a trainer is to have: its request where the policy does not know the job. What its kubelet refuses is taken back,
-        and not wanted again in this attempt."""
+        and not wanted again in this attempt; nor is what the API server refuses, which are the bounds."""
         wanted, event = asks.request_millis, None
         if allotted_millis is not None:
             wanted = _trainers_part(allotted_millis, asks)
         if cpus.infeasible:
-            low, high = self._bounds.get(pod.uid, (0, math.inf))
+            low, high = self._bounds.get(pod.uid, _UNBOUNDED)
             given = cpus.allocated_millis
             self._bounds[pod.uid] = (low, given) if cpus.request_millis > given else (given, high)
             event = JobEvent(
@@ -233,8 +253,7 @@ class CPUResizes:
                 f"Worker {pod.rank} keeps its CPUs: the kubelet of {pod.node} refused to change them: {cpus.infeasible}",
                 warning=True,
             )
-        if pod.uid in self._bounds:
-            low, high = self._bounds[pod.uid]
+        for low, high in (self._bounds.get(pod.uid, _UNBOUNDED), bounds):
             wanted = int(max(low, min(wanted, high)))
         return _Change(pod, cpus, asks.request_millis, wanted, event)
 
@@ -244,13 +263,14 @@ class CPUResizes:
         job: ReconciledJob,
         changes: list[_Change],
         sync: SchedulerSync,
+        history: WriteHistory,
         now_seconds: float,
     ) -> list[_Change]:
         """Return what the trainers of a job are to have while its speed is measured with other CPUs; as they are where it is not."""
         probes, desired, uid = sync.probes, job.job.desired, job.job.uid
         if probes is None or desired is None or desired.cpus is None:
             return changes
-        bound = any(each.pod.uid in self._bounds for each in changes)
+        bound = any(each.pod.uid in self._bounds or each.pod.uid in history.resize_bounds for each in changes)
         if bound or not probes.counts(uid) or any(each.pod.node in this.short for each in changes):
             probes.drop(uid)
             return changes

@@ -23,6 +23,7 @@ from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
+from laneway.operator.cycle.scheduler_nodes import NOTHING_KEPT
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.templates import ProfileWrite
@@ -168,7 +169,8 @@ class Cycle:
                 self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
-        self._sync.update(cluster, self._jobs, delta, to_sync, now_seconds)
+        kept = NOTHING_KEPT if self._resizes is None else self._resizes.kept(history)
+        self._sync.update(cluster, self._jobs, delta, to_sync, now_seconds, kept)
         # 4. Schedule: who starts, yields, resumes; and, now and then, why the others wait.
         problem = self._schedule(this)
         if not problem:

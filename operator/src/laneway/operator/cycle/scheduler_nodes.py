@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus, moved_seconds_per_gib
@@ -11,9 +13,28 @@ from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import GPU, ForeignTenant, HostResources, Node
 from laneway.scheduling.model.host_resources import CPU
 from laneway.scheduling.model.topology_levels import Domain, domains_of
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCPUs:
+    """The CPUs that workers cannot be made to give back."""
+
+    all: bool = False
+    """Whether none gives any back."""
+
+    fewest_millis: Mapping[str, float] = field(default_factory=dict)
+    """By uid of a pod: what its trainer keeps at least, in thousandths. Others go down to what they request."""
+
+    def of(self, pod: WorkerPod) -> float:
+        """Return what the trainer of a pod keeps at least of what it has; infinite: all."""
+        return math.inf if self.all else self.fewest_millis.get(pod.uid, 0)
+
+
+NOTHING_KEPT = KeptCPUs()
 
 
 def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
@@ -37,6 +58,7 @@ def scheduler_node(
     departing: Collection[str] = (),
     *,
     resizes: bool = False,
+    kept: KeptCPUs = NOTHING_KEPT,
 ) -> Node:
     """Return a node as the planner sees it.
 
@@ -51,6 +73,7 @@ def scheduler_node(
         jobs: by uid: the jobs that the planner has, as they were reconciled.
         departing: uids of pods whose requests the planner counts with their departure.
         resizes: whether workers' CPUs are changed in place. Then what they have beyond their requests can be had back.
+        kept: what cannot.
     """
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
     refusal = (
@@ -68,7 +91,7 @@ def scheduler_node(
         schedulable=not refusal,
         reason=refusal,
         domains=_domains(record.name, state, levels),
-        host=_host(record.name, state, jobs, departing, resizes=resizes),
+        host=_host(record.name, state, jobs, departing, kept, resizes=resizes),
         host_capacity=_host_capacity(record.name, state),
     )
 
@@ -78,6 +101,7 @@ def _host(
     state: ClusterState,
     jobs: Mapping[str, ReconciledJob],
     departing: Collection[str],
+    kept: KeptCPUs,
     *,
     resizes: bool,
 ) -> HostResources | None:
@@ -101,7 +125,8 @@ def _host(
         requests = dict(pod.requests)
         desired = job.job.desired if job is not None and resizes else None
         if desired is not None and desired.cpus is not None and pod.cpus is not None:
-            requests[CPU] += desired.cpus.request_millis - pod.cpus.request_millis
+            stays = max(desired.cpus.request_millis, min(pod.cpus.held_millis, kept.of(pod)))
+            requests[CPU] += int(stays) - pod.cpus.request_millis
         for name, amount in requests.items():
             known = 0 if demand is None else demand.requests.of_resource(name)
             left[name] = left.get(name, 0) - max(0, amount - known)

@@ -11,7 +11,7 @@ from laneway.operator.cycle.cpu_probes import CPUProbes, limited_cpus
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
-from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
+from laneway.operator.cycle.scheduler_nodes import NOTHING_KEPT, KeptCPUs, first_reporters, scheduler_node
 from laneway.operator.cycle.shared_speeds import SpeedBook, count_of, profile_now
 from laneway.operator.cycle.templates import TemplateBook, template_of
 from laneway.operator.cycle.tenants import node_tenants
@@ -51,6 +51,7 @@ class SchedulerSync:
         self._elastic = bool(config.scheduling.elastic_policy)
         self._active_percent = config.active_percent
         self._resizes = config.scheduling.allocates
+        self._kept = NOTHING_KEPT
         self._models: frozenset[str] = frozenset()
         """Of all GPUs."""
 
@@ -85,7 +86,13 @@ class SchedulerSync:
         return None if self._elastic else failed_workers.held_back(job)
 
     def update(
-        self, state: ClusterState, cache: JobCache, delta: Delta, changed: set[str], now_seconds: float
+        self,
+        state: ClusterState,
+        cache: JobCache,
+        delta: Delta,
+        changed: set[str],
+        now_seconds: float,
+        kept: KeptCPUs = NOTHING_KEPT,
     ) -> None:
         """Give the scheduler what has changed.
 
@@ -95,6 +102,7 @@ class SchedulerSync:
             delta: what has changed of the cluster.
             changed: uids of jobs that were reconciled or are gone.
             now_seconds: Unix time.
+            kept: the CPUs that workers cannot be made to give back.
         """
         for uid in changed:
             self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
@@ -119,6 +127,9 @@ class SchedulerSync:
         for uid in jobs | changed | delta.jobs:
             nodes |= self._locate(uid, state, cache)
         nodes |= self._due.pop_due(now_seconds)
+        if kept != self._kept:
+            self._kept = kept
+            nodes |= self._nodes.keys()
         self._sync_nodes(nodes, state, cache, now_seconds)
         other_choice = bool(nodes) and self._choice.set_nodes(
             state.nodes[name] for name in self._nodes if name in state.nodes
@@ -220,6 +231,7 @@ class SchedulerSync:
                 {uid: job for uid, job in jobs.items() if uid not in unplanned},
                 tenants.departing,
                 resizes=self._resizes,
+                kept=self._kept,
             )
             changed |= before is None or before.node != node
             releasing = {job.key: job for job in tenants.departures}

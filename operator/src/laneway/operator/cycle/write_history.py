@@ -30,8 +30,8 @@ class WriteHistory:
     resizing: Collection[str] = ()
     """Uids of pods whose CPUs are being changed, or rest after a failure."""
 
-    resizes_refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By uid of a pod: why the API server does not change its CPUs."""
+    resize_bounds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a pod: the CPUs of its trainer between which the API server has refused none; in thousandths."""
 
     resizes_unavailable: str = ""
     """Why the API server changes no pod's CPUs, as a sentence; empty where it does."""

@@ -129,7 +129,7 @@ class Executor:
             self.written_seconds,
             busy_profiles=self._busy_profiles.keys(),
             resizing=self._resizes.resting(),
-            resizes_refused=self._resizes.refused,
+            resize_bounds=self._resizes.bounds,
             resizes_unavailable=self._resizes.unavailable(),
             unread=frozenset(self._unread),
         )

@@ -32,14 +32,14 @@ class Resizes:
         self._rest_until: dict[str, float] = {}
         """By uid of a pod: until when it is left alone; infinite while its change is in flight."""
 
-        self._refused: dict[str, str] = {}
+        self._bounds: dict[str, tuple[float, float]] = {}
         self._unavailable = ""
         self._unavailable_until_seconds = -math.inf
 
     @property
-    def refused(self) -> Mapping[str, str]:
-        """By uid of a pod: why the API server does not change its CPUs."""
-        return self._refused
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """By uid of a pod: the CPUs between which the API server has refused none; in thousandths."""
+        return self._bounds
 
     def resting(self) -> Collection[str]:
         """Return the uids of pods that are left alone now."""
@@ -54,7 +54,7 @@ class Resizes:
     def forget(self) -> None:
         """Forget the outcomes. No change may be in flight."""
         self._rest_until.clear()
-        self._refused.clear()
+        self._bounds.clear()
         self._unavailable_until_seconds = -math.inf
 
     def begin(self, write: ResizeWrite) -> None:
@@ -95,10 +95,15 @@ class Resizes:
         self._rest_until[write.pod.uid] = self._wall() + RESIZE_RETRY_SECONDS
 
     def _note_refusal(self, write: ResizeWrite, message: str) -> JobEvent:
-        self._refused[write.pod.uid] = message
-        while len(self._refused) > _REMEMBERED_REFUSALS:
-            del self._refused[next(iter(self._refused))]
-        text = f"Worker {write.pod.rank} keeps its CPUs in this attempt: the API server refused to change them: {message}"
+        """Note that a worker is not to have more, or less, than it has."""
+        low, high = self._bounds.get(write.pod.uid, (0, math.inf))
+        has = 0 if write.pod.cpus is None else write.pod.cpus.request_millis
+        grows = write.cpu_millis > has
+        self._bounds[write.pod.uid] = (low, min(high, has)) if grows else (max(low, has), high)
+        while len(self._bounds) > _REMEMBERED_REFUSALS:
+            del self._bounds[next(iter(self._bounds))]
+        gets = "gets no more than" if grows else "keeps"
+        text = f"Worker {write.pod.rank} {gets} {has / 1000:g} CPUs in this attempt: the API server refused a change: {message}"
         return JobEvent("CPUsNotChanged", text, warning=True)
 
     def _note_unavailable(self, error: ApiError) -> None:
@@ -106,7 +111,7 @@ class Resizes:
             does = "does not let the operator change CPUs of pods: give it the right to patch pods/resize, as the chart does"
         else:
             does = "cannot change CPUs of running pods: that needs Kubernetes 1.33 or later"
-        self._unavailable = f"the API server {does}; until then every worker keeps the CPUs that it requests"
+        self._unavailable = f"the API server {does}; until then every worker keeps the CPUs that it has"
         self._unavailable_until_seconds = self._wall() + RESIZES_UNAVAILABLE_SECONDS
         logger.warning("CPUs are not divided", extra={"problem": self._unavailable, "answer": str(error)})
 

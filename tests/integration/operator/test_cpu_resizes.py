@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from laneway.api.names import GPU_PERCENT
+from laneway.operator.state.records.worker_pod import parse_worker_pod
 from laneway.operator.state.resources import GPU_NODES, NODES, PODS
 from laneway.operator.watch.apiserver import Raw
 
@@ -78,6 +79,8 @@ async def test_idle_cpus_are_lent_and_given_back_before_another_job_starts(
     grown = await until_asked(cluster, first, "4")
     assert grown["status"]["qosClass"] == "Guaranteed"
     assert grown["metadata"]["uid"] == first["metadata"]["uid"]
+    assert (found := parse_worker_pod(grown).cpus) is not None
+    assert found.resized, "an operator without a policy knows what to undo"
     await give(cluster, first, "4")
 
     async def shown() -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -51,12 +52,14 @@ def pod_of(
     *,
     rank: int = 0,
     condition: dict[str, str] | None = None,
+    by: str = OPERATOR_FIELD_MANAGER,
 ) -> WorkerPod:
     """A worker that runs, with other CPUs than its job's template where they are given."""
     raw = a_pod(job, rank).running(since=NOW - 800).raw
     trainer = raw["spec"]["containers"][0]
     if spec is not None:
         trainer["resources"]["requests"]["cpu"] = str(spec)
+        raw["metadata"]["managedFields"] = [{"manager": by, "subresource": "resize"}]
     given = trainer["resources"]["requests"]["cpu"] if allocated is None else str(allocated)
     found = raw["status"]["containerStatuses"][0]
     found["allocatedResources"] = {"cpu": given}
@@ -120,9 +123,33 @@ def test_a_job_gets_idle_cpus_beyond_its_request() -> None:
     assert resized(Cluster().run([job], [pod_of(job)])) == {"a-0": 2000}, "half of one of two GPUs"
 
 
-def test_without_an_allocation_policy_nothing_is_changed_though_cpus_were_given() -> None:
+def test_without_an_allocation_policy_workers_get_back_what_they_request_and_then_are_left_alone() -> None:
+    """Those that have more give it back first: the node has not the CPUs before that."""
+    cluster, rich, poor = Cluster("none"), runs(asking("rich", 1)), runs(asking("poor", 5, minimumCPU="1"))
+    jobs = [rich, poor]
+    assert resized(cluster.run(jobs, [pod_of(rich, 6, 6), pod_of(poor, 2, 2)])) == {"rich-0": 1000}
+    assert resized(cluster.run(jobs, [pod_of(rich, 1, 6), pod_of(poor, 2, 2)])) == {}
+    assert resized(cluster.run(jobs, [pod_of(rich, 1, 1), pod_of(poor, 2, 2)])) == {"poor-0": 5000}
+    assert resized(cluster.run(jobs, [pod_of(rich, 1, 1), pod_of(poor, 5, 5)])) == {}
+    assert not cluster.cycle.lends_cpus
+    assert resized(cluster.run(jobs, [pod_of(rich, 6, 6), pod_of(poor, 5, 5)])) == {}, (
+        "somebody else did that"
+    )
+
+
+def test_without_an_allocation_policy_a_job_that_starts_waits_for_what_was_lent() -> None:
+    cluster, rich = Cluster("none"), runs(asking("rich", 2))
+    new = asking("new", 6).placed("n1", percent=50, at=NOW).record
+    result = cluster.run([rich, new], [pod_of(rich, 7, 7)])
+    assert resized(result) == {"rich-0": 2000}
+    assert not [write for write in result.writes if write.creates]
+    given_back = cluster.run([rich, new], [pod_of(rich, 2, 2)])
+    assert [write.job.name for write in given_back.writes if write.creates] == ["new"]
+
+
+def test_without_an_allocation_policy_cpus_that_another_has_changed_are_left_alone() -> None:
     job = runs(asking("a", 1))
-    assert not Cluster("none").run([job], [pod_of(job, 2, 2)]).resizes
+    assert not Cluster("none").run([job], [pod_of(job, 2, 2, by="kubectl")]).resizes
 
 
 def test_some_cpus_are_left_to_pods_that_are_no_workers() -> None:

@@ -114,7 +114,16 @@ class _Nodes:
 class CPUResizes:
     """The changes of pods' CPUs, cycle by cycle."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, divides: bool) -> None:
+        """Start without memory.
+
+        Args:
+            divides: whether there is an allocation policy. Without one, workers get back what they request, and no more is done.
+        """
+        self._divides = divides
+        self._idle = False
+        """Whether nothing is divided, and nothing that was divided before is left."""
+
         self.held_back: frozenset[str] = frozenset()
         """Uids of jobs that start, and whose pods are not created yet: their nodes' CPUs are being given back."""
 
@@ -164,7 +173,7 @@ class CPUResizes:
             in_flight: uids of jobs with writes in flight: they are left alone.
             now_seconds: Unix time.
         """
-        if history.resizes_unavailable:
+        if self._idle or history.resizes_unavailable:
             self.held_back = frozenset()
             return ()
         again_seconds = self._divided_seconds + DIVIDED_AGAIN_SECONDS
@@ -175,6 +184,9 @@ class CPUResizes:
             and now_seconds < again_seconds
         ):
             self._due_seconds = again_seconds
+            return ()
+        if not self._divides and not any(_lacks_or_has_more(jobs, state)):
+            self._idle, self.lends, self.held_back = True, False, frozenset()
             return ()
         self._allotments = sync.scheduler.allotments(decision)
         self._divided_seconds, self._due_seconds = now_seconds, math.inf
@@ -228,7 +240,7 @@ class CPUResizes:
         return [
             self._change(pod, pod.cpus, desired.cpus, allotted.get(pod.rank), (low, min(high, most_millis)))
             for pod, (low, high) in zip(mine, bounds, strict=True)
-            if pod.cpus is not None and not pod.ended
+            if pod.cpus is not None and not pod.ended and (self._divides or pod.cpus.resized)
         ]
 
     def _change(
@@ -297,6 +309,16 @@ class CPUResizes:
                         held_back.add(job.job.uid)
                 this.take(each.node, request)
         self.held_back = frozenset(held_back)
+
+
+def _lacks_or_has_more(jobs: JobCache, state: ClusterState) -> Iterator[bool]:
+    """Yield, of each worker whose CPUs the operator has changed, whether it has others than its job requests."""
+    for uid, pods in state.pods.items():
+        job = jobs.jobs.get(uid)
+        asks = None if job is None or job.job.desired is None else job.job.desired.cpus
+        for pod in pods if asks is not None else ():
+            if asks is not None and pod.cpus is not None and pod.cpus.resized and not pod.ended:
+                yield not pod.cpus.settled or pod.cpus.request_millis != asks.request_millis
 
 
 def _lent(gangs: Iterable[list[_Change]]) -> dict[str, int]:

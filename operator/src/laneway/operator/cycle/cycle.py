@@ -23,7 +23,6 @@ from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
-from laneway.operator.cycle.scheduler_nodes import NOTHING_KEPT
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.templates import ProfileWrite
@@ -124,7 +123,7 @@ class Cycle:
         self._sync = SchedulerSync(config)
         self._deferred = DeferredStatuses(config.cycle)
         self._estimates = StartEstimates(config.cycle)
-        self._resizes = CPUResizes() if config.scheduling.allocates else None
+        self._resizes = CPUResizes(divides=config.scheduling.allocates)
         self._waiting: Mapping[str, WaitingReason] = {}
         self._look_again: set[str] = set()
         """Keys of jobs that have changed since the last explanation."""
@@ -169,7 +168,7 @@ class Cycle:
                 self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
-        kept = NOTHING_KEPT if self._resizes is None else self._resizes.kept(history)
+        kept = self._resizes.kept(history)
         self._sync.update(cluster, self._jobs, delta, to_sync, now_seconds, kept)
         # 4. Schedule: who starts, yields, resumes; and, now and then, why the others wait.
         problem = self._schedule(this)
@@ -210,7 +209,7 @@ class Cycle:
     @property
     def lends_cpus(self) -> bool:
         """Whether workers have more CPUs than they request, or other pods wait for them."""
-        return self._resizes is not None and self._resizes.lends
+        return self._resizes.lends
 
     def unused_profiles(self, cluster: ClusterState, now_seconds: float) -> tuple[ProfileRecord, ...]:
         """Return the TrainingProfiles to be deleted, of all namespaces."""
@@ -242,8 +241,6 @@ class Cycle:
 
     def _resize(self, this: CycleState) -> tuple[ResizeWrite, ...]:
         """Return the pods whose CPUs are to be changed, and have the jobs looked at whose pods no longer wait for CPUs."""
-        if self._resizes is None:
-            return ()
         held_before = self._resizes.held_back
         resizes = self._resizes.plan(
             this.cluster,
@@ -433,7 +430,7 @@ class Cycle:
             self._sync.due_seconds(),
             self._sync.templates.due_seconds(),
             self._deferred.due_seconds(now_seconds),
-            math.inf if self._resizes is None else self._resizes.due_seconds(),
+            self._resizes.due_seconds(),
             math.inf if decision_seconds is None else decision_seconds,
             math.inf if this.all_explained else self._explain_again_seconds,
         )

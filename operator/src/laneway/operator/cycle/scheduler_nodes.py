@@ -72,7 +72,7 @@ def scheduler_node(
         reported_by: by GPU, the node that has it.
         jobs: by uid: the jobs that the planner has, as they were reconciled.
         departing: uids of pods whose requests the planner counts with their departure.
-        resizes: whether workers' CPUs are changed in place. Then what they have beyond their requests can be had back.
+        resizes: whether CPUs are divided. Then what workers have beyond their requests can be had back; else what they were lent.
         kept: what cannot.
     """
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
@@ -123,8 +123,13 @@ def _host(
             job.job.desired.demand if counted and job is not None and job.job.desired is not None else None
         )
         requests = dict(pod.requests)
-        desired = job.job.desired if job is not None and resizes else None
-        if desired is not None and desired.cpus is not None and pod.cpus is not None:
+        desired = None if job is None else job.job.desired
+        if (
+            desired is not None
+            and desired.cpus is not None
+            and pod.cpus is not None
+            and (resizes or pod.cpus.resized)
+        ):
             stays = max(desired.cpus.request_millis, min(pod.cpus.held_millis, kept.of(pod)))
             requests[CPU] += int(stays) - pod.cpus.request_millis
         for name, amount in requests.items():

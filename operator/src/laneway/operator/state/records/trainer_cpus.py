@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.api.pod_requests import amounts, pod_requests
 from laneway.api.training_job import TrainingJobSpec
 
@@ -65,6 +66,9 @@ class TrainerCPUs:
     problem: str = ""
     """Why the kubelet has not given it yet; empty where it says nothing."""
 
+    resized: bool = False
+    """Whether the operator has changed it since the pod was made."""
+
     @property
     def settled(self) -> bool:
         """Whether the container has what the spec requests."""
@@ -100,10 +104,9 @@ def requested_cpus(spec: TrainingJobSpec, trainer: Mapping[str, Any]) -> Request
     )
 
 
-def trainer_cpus(
-    trainer: Mapping[str, Any], pod_spec: Mapping[str, Any], status: Mapping[str, Any]
-) -> TrainerCPUs | None:
+def trainer_cpus(trainer: Mapping[str, Any], pod: Mapping[str, Any]) -> TrainerCPUs | None:
     """Return what the trainer container of a pod has; None where it requests no CPUs, or the pod as a whole has CPUs."""
+    pod_spec, status = pod["spec"], pod.get("status") or {}
     request_millis, _ = _cpus(trainer.get("resources") or {})
     if not request_millis or CPU in _both(pod_spec.get("resources") or {}):
         return None
@@ -127,7 +130,13 @@ def trainer_cpus(
         allocated_millis=allocated,
         infeasible=_words(pending) if pending.get("reason") == "Infeasible" else "",
         problem=_words(pending or failed),
+        resized=any(map(_is_resize, pod["metadata"].get("managedFields") or ())),
     )
+
+
+def _is_resize(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of ``managedFields`` is of a change of CPUs by the operator that nobody has replaced since."""
+    return (entry.get("manager"), entry.get("subresource")) == (OPERATOR_FIELD_MANAGER, "resize")
 
 
 def _words(condition: Mapping[str, Any]) -> str:

@@ -174,7 +174,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         image_id=_image_id(spec, status),
         requests=pod_requests(spec),
         waits_for=_waits_for(states),
-        cpus=trainer_cpus(trainer_of(spec["containers"]), spec, status),
+        cpus=trainer_cpus(trainer_of(spec["containers"]), raw),
     )
 
 

@@ -13,6 +13,8 @@ from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.cpus import cpus_of
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.node_record import Taint
+from laneway.operator.state.records.waiting_pod import WaitingPod
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import PreemptionAction
 from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
@@ -76,6 +78,7 @@ class Cluster:
         scheduling = SchedulingConfig(allocation=PolicyConfig(policy=policy), spareCPUPercent=spare)
         self.cycle = Cycle(OperatorConfig(scheduling=scheduling))
         self.others: dict[str, int] | None = {"cpu": 0, "memory": 0}
+        self.taints: tuple[Taint, ...] = ()
         self.now = NOW
 
     def run(
@@ -87,7 +90,7 @@ class Cluster:
     ) -> CycleResult:
         """Decide from the cluster as it is now."""
         allocatable = {"cpu": 1000 * NODE_CPUS, "memory": 64 * GIB, "pods": 110}
-        nodes = [replace(a_node(name), allocatable=allocatable) for name in ("n1", "n2")]
+        nodes = [replace(a_node(name), allocatable=allocatable, taints=self.taints) for name in ("n1", "n2")]
         sessions = {
             name: {
                 0: [
@@ -386,7 +389,7 @@ def test_a_job_that_starts_ends_the_trial_of_another() -> None:
 
 def test_what_was_lent_is_given_back_to_a_pod_that_is_no_worker_and_waits_for_it() -> None:
     cluster, job = Cluster(), runs(asking("a", 1))
-    waits = WriteHistory({}, {}, cpus_waited_for=(6500,))
+    waits = WriteHistory({}, {}, waiting_pods=(WaitingPod(6500, {}),))
     assert resized(cluster.run([job], [pod_of(job, 4, 4)], waits)) == {"a-0": 1000}
     assert cluster.cycle.lends_cpus
     assert resized(cluster.run([job], [pod_of(job)], waits)) == {}, "it is not scheduled yet"
@@ -396,10 +399,31 @@ def test_what_was_lent_is_given_back_to_a_pod_that_is_no_worker_and_waits_for_it
 
 @pytest.mark.parametrize(("waits", "grows"), [(6000, True), (6001, False), (7001, True)])
 def test_a_pod_that_waits_elsewhere_keeps_only_its_own_cpus_free(waits: int, grows: bool) -> None:
-    """Its node selector may not let it here; and what fits nowhere takes nothing."""
+    """What fits nowhere takes nothing."""
     job = runs(asking("a", 1))
-    history = WriteHistory({}, {}, cpus_waited_for=(waits,))
+    history = WriteHistory({}, {}, waiting_pods=(WaitingPod(waits, {}),))
     assert bool(resized(Cluster().run([job], [pod_of(job)], history))) == grows
+
+
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "gives_back"),
+    [
+        ({}, False),
+        ({"tolerations": [TOLERATION]}, True),
+        ({"tolerations": [TOLERATION], "nodeSelector": {"pool": "cpu"}}, False),
+    ],
+    ids=["taint", "tolerated", "selector"],
+)
+def test_a_pod_that_may_not_go_to_a_node_gets_none_of_its_cpus(
+    spec: dict[str, Any], gives_back: bool
+) -> None:
+    cluster, job = Cluster(), runs(asking("a", 1))
+    cluster.taints = (Taint("nvidia.com/gpu", "present", "NoSchedule"),)
+    waits = WriteHistory({}, {}, waiting_pods=(WaitingPod(6500, spec),))
+    assert resized(cluster.run([job], [pod_of(job, 2, 2)], waits)) == ({"a-0": 1000} if gives_back else {})
 
 
 def bounded(low: float, high: float) -> WriteHistory:

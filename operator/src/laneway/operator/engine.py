@@ -178,7 +178,7 @@ class Engine:
             executor.history(),
             template_refusals=self._trials.refusals,
             watched_since_seconds=self._watched_since_seconds,
-            cpus_waited_for=self._waiting_pods.cpus_millis,
+            waiting_pods=self._waiting_pods.pods,
         )
         with paused_collector():
             result = self._cycle.run(state, history, now_seconds, executor.in_flight)

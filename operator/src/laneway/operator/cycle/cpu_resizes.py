@@ -25,6 +25,7 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.trainer_cpus import RequestedCPUs, TrainerCPUs
+from laneway.operator.state.records.waiting_pod import WaitingPod
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Decision, JobState, WorkerPlacement
 from laneway.scheduling.model.host_resources import CPU
@@ -206,8 +207,8 @@ class CPUResizes:
                 this.coming[node] = this.coming.get(node, 0) + change.gives_millis
         self._hold_back(this, jobs, decision)
         lent = _lent(changes for _, changes in gangs)
-        self.lends = bool(lent or history.cpus_waited_for)
-        _keep_for_others(this, lent, history.cpus_waited_for)
+        self.lends = bool(lent or history.waiting_pods)
+        _keep_for_others(this, lent, history.waiting_pods, sync)
         writes: list[ResizeWrite] = []
         for job, allotted in gangs:
             changes = _given_back(this, self._tried(this, job, allotted, sync, history, now_seconds))
@@ -331,13 +332,17 @@ def _lent(gangs: Iterable[list[_Change]]) -> dict[str, int]:
     return found
 
 
-def _keep_for_others(this: _Nodes, lent: Mapping[str, int], waited_for: Collection[int]) -> None:
-    """Note how many CPUs of each node stay free for the largest waiting pod that finds room there without what is lent."""
-    if not waited_for:
-        return
-    for node in this.state.pods_on:
+def _keep_for_others(
+    this: _Nodes, lent: Mapping[str, int], waiting: Iterable[WaitingPod], sync: SchedulerSync
+) -> None:
+    """Note how many CPUs of each node stay free for the largest waiting pod that may go there and fits in without what is lent."""
+    choices = [(pod.cpu_millis, sync.keeps_off(pod)) for pod in waiting]
+    for node in this.state.pods_on if choices else ():
+        record = this.state.nodes.get(node)
+        if record is None or record.refusal:
+            continue
         there = this.free_on(node) + lent.get(node, 0)
-        if fitting := [millis for millis in waited_for if millis <= there]:
+        if fitting := [millis for millis, refused in choices if millis <= there and node not in refused]:
             this.kept[node] = max(fitting)
             if this.free_on(node) < this.kept[node]:
                 this.short.add(node)

@@ -4,7 +4,7 @@ nodes change."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,19 +40,24 @@ class NodeChoice:
         self._answers.clear()
         return True
 
-    def refused(self, pod_spec: dict[str, Any]) -> Refusals:
-        """Return the nodes to which a pod with this spec cannot go."""
-        said = [pod_spec.get("nodeSelector"), required_terms(pod_spec), pod_spec.get("tolerations")]
+    def refused(self, pod_spec: Mapping[str, Any], *, worker: bool = True) -> Refusals:
+        """Return the nodes to which a pod with this spec cannot go.
+
+        Args:
+            pod_spec: of its template or its own.
+            worker: whether the pod is a worker.
+        """
+        said = [pod_spec.get("nodeSelector"), required_terms(pod_spec), pod_spec.get("tolerations"), worker]
         question = json.dumps(said, sort_keys=True)
         if question not in self._answers:
-            self._answers[question] = _refusals(pod_spec, self._nodes)
+            self._answers[question] = _refusals(pod_spec, self._nodes, worker=worker)
         return self._answers[question]
 
 
-def _refusals(pod_spec: dict[str, Any], nodes: Iterable[NodeRecord]) -> Refusals:
+def _refusals(pod_spec: Mapping[str, Any], nodes: Iterable[NodeRecord], *, worker: bool) -> Refusals:
     by_reason: dict[str, list[str]] = {}
     for node in nodes:
-        if why := obstacle(pod_spec, node):
+        if why := obstacle(pod_spec, node, worker=worker):
             by_reason.setdefault(why, []).append(node.name)
     if not by_reason:
         return Refusals()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from laneway.operator.cycle.cpu_probes import CPUProbes, limited_cpus
@@ -19,6 +19,7 @@ from laneway.operator.lifecycle import failed_workers, transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.waiting_pod import WaitingPod
 from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.model.held_rescale import HeldRescale
@@ -84,6 +85,10 @@ class SchedulerSync:
     def held_back(self, job: JobRecord) -> HeldRescale | None:
         """Return why a job runs on although its spec asks for a number of workers with which it fails; None where it does not."""
         return None if self._elastic else failed_workers.held_back(job)
+
+    def keeps_off(self, pod: WaitingPod) -> Collection[str]:
+        """Return the nodes with GPUs to which a pod that is no worker cannot go."""
+        return self._choice.refused(pod.spec, worker=False).nodes
 
     def update(
         self,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from laneway.operator.state.records.waiting_pod import WaitingPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class WriteHistory:
     resizes_unavailable: str = ""
     """Why the API server changes no pod's CPUs, as a sentence; empty where it does."""
 
-    cpus_waited_for: Collection[int] = ()
-    """CPUs that pods request which are no workers, and for which kube-scheduler finds none; in thousandths."""
+    waiting_pods: Sequence[WaitingPod] = ()
+    """Other pods, for which kube-scheduler finds no CPUs; one of each kind."""
 
     unread: Collection[str] = ()
     """Uids of the jobs in flight of which a write has failed, and which are read again until that is known."""

@@ -6,7 +6,7 @@ refuse. Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from laneway.operator.state.records.node_record import NodeRecord, Taint
@@ -16,8 +16,14 @@ PodSpec = Mapping[str, Any]
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def obstacle(pod_spec: PodSpec, node: NodeRecord) -> str:
-    """Return why a pod with this spec may not go to the node, as a clause; empty where it may."""
+def obstacle(pod_spec: PodSpec, node: NodeRecord, *, worker: bool = True) -> str:
+    """Return why a pod with this spec may not go to the node, as a clause; empty where it may.
+
+    Args:
+        pod_spec: of a template, or of another pod.
+        node: the node.
+        worker: whether the pod is a worker: it gets a toleration of the GPU nodes' usual taint.
+    """
     selector = pod_spec.get("nodeSelector") or {}
     for key, value in selector.items():
         if node.labels.get(key) != value:
@@ -25,20 +31,22 @@ def obstacle(pod_spec: PodSpec, node: NodeRecord) -> str:
     terms = required_terms(pod_spec)
     if terms and not any(_term_matches(term, node) for term in terms):
         return "the template's node affinity does not match"
-    taint = next(_keeping_off(pod_spec, node), None)
+    tolerations = worker_tolerations(pod_spec) if worker else pod_spec.get("tolerations") or ()
+    taint = next(_keeping_off(tolerations, node), None)
     return "" if taint is None else f"the template does not tolerate the taint {taint}"
 
 
 def set_aside(pod_spec: PodSpec, node: NodeRecord) -> bool:
     """Whether people keep a pod with this spec off the node, by a cordon or a taint; Kubernetes' own taints tell the node's condition."""
     by_people = (
-        each for each in _keeping_off(pod_spec, node) if not each.key.startswith("node.kubernetes.io/")
+        each
+        for each in _keeping_off(worker_tolerations(pod_spec), node)
+        if not each.key.startswith("node.kubernetes.io/")
     )
     return node.cordoned or any(by_people)
 
 
-def _keeping_off(pod_spec: PodSpec, node: NodeRecord) -> Iterator[Taint]:
-    tolerations = worker_tolerations(pod_spec)
+def _keeping_off(tolerations: Collection[Mapping[str, Any]], node: NodeRecord) -> Iterator[Taint]:
     return (taint for taint in node.taints if not any(_tolerates(each, taint) for each in tolerations))
 
 

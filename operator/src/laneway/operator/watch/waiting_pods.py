@@ -1,24 +1,27 @@
-"""The CPUs that pods wait for which are no workers: CPUs that were lent to workers are given back for them."""
+"""The CPUs that other pending pods request: CPUs that were lent to workers are given back for them."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 
 from laneway.api.names import JOB_LABEL
-from laneway.api.pod_requests import pod_requests
 from laneway.operator.pacing import WAITING_PODS_SECONDS
+from laneway.operator.state.records.waiting_pod import WaitingPod, waiting_pod
 from laneway.operator.state.resources import PODS
-from laneway.operator.watch.apiserver import ApiServer, Raw
+from laneway.operator.watch.apiserver import ApiServer
+from laneway.operator.watch.relist import pages
 
-_MOST_PODS = 500
+_PAGE_PODS = 500
+_MOST_KINDS = 256
+"""The most kinds of pods that are remembered; each is compared with each node."""
+
 _QUERY = {
     "fieldSelector": "spec.nodeName=,status.phase=Pending",
     "labelSelector": f"!{JOB_LABEL}",
-    "limit": str(_MOST_PODS),
+    "limit": str(_PAGE_PODS),
 }
-_NO_CPUS = "Insufficient cpu"
-"""In kube-scheduler's message."""
 
 
 class WaitingPods:
@@ -28,12 +31,12 @@ class WaitingPods:
         self._api = api
         self._wall = wall
         self._looked_seconds = -math.inf
-        self.cpus_millis: tuple[int, ...] = ()
-        """CPUs that they request, each amount once, rising; in thousandths."""
+        self.pods: tuple[WaitingPod, ...] = ()
+        """One of each kind: of those that request the same CPUs and choose nodes alike."""
 
     def forget(self) -> None:
         """Forget what was seen."""
-        self._looked_seconds, self.cpus_millis = -math.inf, ()
+        self._looked_seconds, self.pods = -math.inf, ()
 
     def is_due(self) -> bool:
         """Whether to look again."""
@@ -46,18 +49,11 @@ class WaitingPods:
             ApiError, UnknownOutcome
         """
         self._looked_seconds = self._wall()
-        found: set[int] = set()
+        found: dict[str, WaitingPod] = {}
         for namespace in self._api.scopes(PODS):
-            pods = await self._api.request("GET", PODS.path(namespace), query=_QUERY)
-            found |= {cpus for pod in pods["items"] if (cpus := _waits_for_cpus(pod))}
-        before, self.cpus_millis = self.cpus_millis, tuple(sorted(found))
-        return before != self.cpus_millis
-
-
-def _waits_for_cpus(pod: Raw) -> int:
-    """Return the CPUs that a pod requests, if kube-scheduler finds none for it; else 0."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    scheduled: Raw = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
-    if scheduled.get("status") != "False" or _NO_CPUS not in (scheduled.get("message") or ""):
-        return 0
-    return pod_requests(pod["spec"]).get("cpu", 0)
+            async for page in pages(self._api, PODS, _QUERY, namespace):
+                for raw in page["items"]:
+                    if (pod := waiting_pod(raw)) and len(found) < _MOST_KINDS:
+                        found[json.dumps([pod.cpu_millis, pod.spec], sort_keys=True)] = pod
+        before, self.pods = self.pods, tuple(found[key] for key in sorted(found))
+        return before != self.pods

@@ -205,6 +205,17 @@ def test_no_more_is_taken_back_than_the_one_that_starts_needs() -> None:
     assert resized(cluster.run([rich, new], [pod_of(rich, 7, 7)])) == {"rich-0": 1600}, "a third of five"
 
 
+def test_a_job_that_starts_waits_for_cpus_that_another_is_just_getting() -> None:
+    """Else its pods are created beside a growth in flight, and kube-scheduler refuses them."""
+    cluster = Cluster()
+    first, new = runs(asking("first", 2)), asking("new", 6).placed("n1", percent=50, at=NOW).record
+    grows = WriteHistory({}, {}, resizing={"uid-first-0-1": 4000})
+    result = cluster.run([first, new], [pod_of(first)], grows)
+    assert (resized(result), [write for write in result.writes if write.creates]) == ({}, [])
+    result = cluster.run([first, new], [pod_of(first, 4, 4)])
+    assert (resized(result), [write for write in result.writes if write.creates]) == ({"first-0": 2000}, [])
+
+
 def test_where_nobody_gives_cpus_back_workers_are_created_and_kube_scheduler_says_why_they_wait() -> None:
     cluster = Cluster()
     new = asking("new", 6).placed("n1", percent=50, at=NOW).record
@@ -276,7 +287,7 @@ def test_what_a_kubelet_defers_is_left_to_it_and_told() -> None:
     [
         WriteHistory({}, {}, resizes_unavailable="no"),
         WriteHistory({}, {}, resize_bounds={"uid-a-0-1": (0, 1000)}),
-        WriteHistory({}, {}, resizing=["uid-a-0-1"]),
+        WriteHistory({}, {}, resizing={"uid-a-0-1": 2000}),
     ],
     ids=["unavailable", "refused", "in-flight"],
 )

@@ -87,6 +87,9 @@ class _Nodes:
     """What the nodes have, while changes are planned."""
 
     state: ClusterState
+    resizing: Mapping[str, int]
+    """See :attr:`WriteHistory.resizing`."""
+
     free: dict[str, float] = field(default_factory=dict)
     """CPUs by node that nobody holds, in thousandths; infinite where nothing is known."""
 
@@ -103,8 +106,8 @@ class _Nodes:
         """Return what nobody holds of a node's CPUs."""
         if node not in self.free:
             offered = available(self.state, node)
-            there = self.state.pods_on.get(node, {}).values()
-            self.free[node] = math.inf if offered is None else offered.get(CPU, 0) - sum(map(_held, there))
+            held = sum(_held(pod, self.resizing) for pod in self.state.pods_on.get(node, {}).values())
+            self.free[node] = math.inf if offered is None else offered.get(CPU, 0) - held
         return self.free[node]
 
     def take(self, node: str, millis: int) -> None:
@@ -193,7 +196,7 @@ class CPUResizes:
         self._divided_seconds, self._due_seconds = now_seconds, math.inf
         if self._bounds:
             self._bounds = {uid: each for uid, each in self._bounds.items() if uid in state.pod_by_uid}
-        this = _Nodes(state)
+        this = _Nodes(state, history.resizing)
         gangs = [
             (job, changes)
             for uid in sorted(state.pods)
@@ -239,7 +242,13 @@ class CPUResizes:
         # A gang is as fast as its slowest worker: where one may not have more than it requests, the others need no more.
         most_millis = max(min((high for _, high in bounds), default=math.inf), desired.cpus.request_millis)
         return [
-            self._change(pod, pod.cpus, desired.cpus, allotted.get(pod.rank), (low, min(high, most_millis)))
+            self._change(
+                pod,
+                replace(pod.cpus, held_millis=max(pod.cpus.held_millis, history.resizing.get(pod.uid, 0))),
+                desired.cpus,
+                allotted.get(pod.rank),
+                (low, min(high, most_millis)),
+            )
             for pod, (low, high) in zip(mine, bounds, strict=True)
             if pod.cpus is not None and not pod.ended and (self._divides or pod.cpus.resized)
         ]
@@ -379,10 +388,12 @@ def _trainers_part(allotted_millis: int, asks: RequestedCPUs) -> int:
     return max(trainer // _STEP_MILLIS * _STEP_MILLIS, asks.request_millis)
 
 
-def _held(pod: WorkerPod) -> int:
-    """Return what a pod holds of its node's CPUs, as kube-scheduler counts it."""
-    beyond = 0 if pod.cpus is None else pod.cpus.held_millis - pod.cpus.request_millis
-    return pod.requests.get(CPU, 0) + beyond
+def _held(pod: WorkerPod, resizing: Mapping[str, int]) -> int:
+    """Return what a pod holds of its node's CPUs, as kube-scheduler counts it, or will count it if a change in flight was made."""
+    if pod.cpus is None:
+        return pod.requests.get(CPU, 0)
+    most = max(pod.cpus.held_millis, resizing.get(pod.uid, 0))
+    return pod.requests.get(CPU, 0) + most - pod.cpus.request_millis
 
 
 def _grow(this: _Nodes, changes: Iterable[_Change]) -> bool:

@@ -29,8 +29,8 @@ class WriteHistory:
     busy_profiles: Collection[str] = ()
     """Keys of TrainingProfiles that are being written, or rest after a failure."""
 
-    resizing: Collection[str] = ()
-    """Uids of pods whose CPUs are being changed, or rest after a failure."""
+    resizing: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a pod whose CPUs are being changed, or that rests after a failure: what its trainer may have by now, in thousandths."""
 
     resize_bounds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod: the CPUs of its trainer between which the API server has refused none; in thousandths."""

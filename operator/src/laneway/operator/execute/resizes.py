@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.execute.writer import Writer
@@ -32,6 +32,9 @@ class Resizes:
         self._rest_until: dict[str, float] = {}
         """By uid of a pod: until when it is left alone; infinite while its change is in flight."""
 
+        self._targets: dict[str, int] = {}
+        """By uid of a pod that is left alone: the CPUs that its trainer was to have, in thousandths."""
+
         self._bounds: dict[str, tuple[float, float]] = {}
         self._unavailable = ""
         self._unavailable_until_seconds = -math.inf
@@ -41,11 +44,12 @@ class Resizes:
         """By uid of a pod: the CPUs between which the API server has refused none; in thousandths."""
         return self._bounds
 
-    def resting(self) -> Collection[str]:
-        """Return the uids of pods that are left alone now."""
+    def resting(self) -> Mapping[str, int]:
+        """Return the pods that are left alone now, by uid, each with the CPUs that its trainer was to have, in thousandths."""
         now_seconds = self._wall()
         self._rest_until = {uid: at for uid, at in self._rest_until.items() if at > now_seconds}
-        return self._rest_until.keys()
+        self._targets = {uid: self._targets[uid] for uid in self._rest_until}
+        return self._targets
 
     def unavailable(self) -> str:
         """Return why the API server changes no pod's CPUs; empty where it does."""
@@ -60,6 +64,7 @@ class Resizes:
     def begin(self, write: ResizeWrite) -> None:
         """Note that a change is in flight."""
         self._rest_until[write.pod.uid] = math.inf
+        self._targets[write.pod.uid] = write.cpu_millis
 
     def end(self, write: ResizeWrite) -> None:
         """Note that it has ended."""

@@ -313,6 +313,24 @@ class TestAfterACycleWithoutADecision:
         state.note_job(first, None)
         assert cycle.run(state, WriteHistory({}, {}), NOW + 2).writes == ()
 
+    def test_whatever_a_policy_raises_what_happened_to_jobs_is_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = a_job("done").placed("n1").running().record
+        view = a_view([job], [a_pod(job).ended(0).record], [a_gpu_node("n1", 1)])
+
+        def wrong(*_: object) -> None:
+            raise ZeroDivisionError("division by zero")
+
+        for name in ("decide", "next_decision_seconds"):
+            monkeypatch.setattr(Scheduler, name, wrong)
+        result = Cycle(OperatorConfig()).run(view, WriteHistory({}, {}), NOW)
+        assert result.problem == "ZeroDivisionError: division by zero"
+        assert NOW < result.due_seconds < NOW + 60
+        write = write_of(result, "done")
+        assert write is not None
+        assert write.status.completion_time is not None
+
 
 class TestAdvice:
     def view(self) -> ClusterState:

@@ -26,7 +26,7 @@ from laneway.scheduling.framework.session import MAX_PREEMPTORS, Session
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.past_services import NO_SERVICES, PastServices, is_news
-from laneway.scheduling.model.plan import Decision, Plan, WaitingReason, WorkerAllotment
+from laneway.scheduling.model.plan import Decision, Plan, PolicyFailure, WaitingReason, WorkerAllotment
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.order.policy import AssignsModels, LearnsServices, OrderPolicy
 from laneway.scheduling.state.measured_speeds import SharedSpeed
@@ -152,7 +152,7 @@ class Scheduler:
             preemptions=decision.preemptions,
             resumes=tuple(decision.resumes),
             rescales=decision.rescales,
-            allotments=allotments(state, order, decision),
+            allotments=self._allotments(order, decision),
             keeps=tuple(key for key in order if key not in changes and not jobs[key].state.is_releasing),
             waiting=waiting,
             order=order,
@@ -196,7 +196,15 @@ class Scheduler:
         if state.policies.allocation is None:
             return {}
         holders = state.allocations.of_job.keys() & state.jobs.keys()
-        return allotments(state, self._order(holders | decision.starts.keys()), decision)
+        return self._allotments(self._order(holders | decision.starts.keys()), decision)
+
+    def take_failures(self) -> tuple[PolicyFailure, ...]:
+        """Return the policies that failed since the last call.
+
+        A failed elastic policy changes no job's number of workers; a failed allocation policy allots nothing, so workers have what they
+        request; where the targets of a round fail, the last ones hold.
+        """
+        return self._state.take_failures()
 
     def requeued(self) -> Mapping[str, int]:
         """Return the jobs that are new or have changed queues since the last call, each with its queue."""
@@ -257,6 +265,17 @@ class Scheduler:
         if self._rounds is not None:
             due_seconds = min(due_seconds, state.round.next_seconds())
         return None if math.isinf(due_seconds) else due_seconds
+
+    def _allotments(
+        self, order: Sequence[str], decision: Decision
+    ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
+        """Return the allotments; none where the policy fails."""
+        try:
+            return allotments(self._state, order, decision)
+        except Exception as error:
+            policy = self._state.policies.allocation
+            self._state.note_failure(PolicyFailure.of("allocation", policy, error))
+            return {}
 
     def _may_start(self, job: Job) -> bool:
         """Whether a waiting job, whose demand may be changed, is admitted and not behind a job that blocks its GPUs."""

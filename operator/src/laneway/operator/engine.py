@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -43,6 +43,7 @@ from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
 from laneway.operator.watch.waiting_pods import WaitingPods
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.plan import PolicyFailure
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,9 @@ class Engine:
         self._waiting_pods = WaitingPods(api, wall)
         self._upkeep = Upkeep(self.wake, self._executor.fence_off)
         self._collections = FullCollections(time.monotonic)
+        self._failed: dict[str, PolicyFailure] = {}
+        """By stage: the failure that was logged last."""
+
         self._cycles = 0
         self._decided_in_seconds = self._decision_cpu_seconds = 0.0
         self._due_seconds = 0.0
@@ -184,6 +188,7 @@ class Engine:
             result = self._cycle.run(state, history, now_seconds, executor.in_flight)
         if result.problem:
             logger.error("no decision", extra={"problem": result.problem})
+        self._note_failures(result.policy_failures)
         self._due_seconds = result.due_seconds
         for write in result.writes:
             executor.begin(write, now_seconds)
@@ -208,6 +213,15 @@ class Engine:
             "cpu_seconds": round(self._decision_cpu_seconds, 4),
         }
         logger.debug("cycle", extra={"writes": len(result.writes), **took})
+
+    def _note_failures(self, failures: Iterable[PolicyFailure]) -> None:
+        """Count the failures of policies, and log each once, as long as it is the same."""
+        for each in failures:
+            self._metrics.policy_failures.labels(stage=each.stage).inc()
+            if self._failed.get(each.stage) != each:
+                self._failed[each.stage] = each
+                extra = {"stage": each.stage, "policy": each.policy, "problem": each.message}
+                logger.error("a policy failed; only its stage does without a decision", extra=extra)
 
     def _begin_upkeep(self, state: ClusterState, result: CycleResult) -> None:
         now_seconds = self._wall()

@@ -62,6 +62,13 @@ RESCALES = MetricSpec("laneway_rescales_total", "counter", "Restarts of jobs wit
 GANG_ROLLBACKS = MetricSpec(
     "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
 )
+POLICY_FAILURES = MetricSpec(
+    "laneway_policy_failures_total",
+    "counter",
+    "Failures of policies; each costs the decision of its stage only.",
+    ("stage",),
+    {"stage": ("allocation", "elastic", "order")},
+)
 API_WRITES = MetricSpec(
     "laneway_api_writes_total", "counter", "Writes to the API server.", ("verb", "resource", "result")
 )
@@ -91,6 +98,7 @@ METRICS = (
     PREEMPTIONS,
     RESCALES,
     GANG_ROLLBACKS,
+    POLICY_FAILURES,
     API_WRITES,
     API_REQUESTS,
     SILENT_NODES,
@@ -127,6 +135,7 @@ class Metrics:
         self.preemptions = _counter(PREEMPTIONS, registry)
         self.rescales = _counter(RESCALES, registry)
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
+        self.policy_failures = _counter(POLICY_FAILURES, registry)
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
         self.silent_nodes = Gauge(

@@ -68,14 +68,15 @@ def _gang(job: Job, placement: Sequence[WorkerPlacement], position: int) -> Plac
 def _capacity(
     node: Node, placed_percent: int, reserved: Mapping[str, int], spare_percent: int
 ) -> NodeCapacity:
-    """Return what a node has for gangs. A GPU counts once, though jobs that share it may be placed on several times its percent."""
+    """Return what a node has for gangs. A GPU counts once, though jobs that share it may be placed on several times its percent, and its
+    GPUs may offer less than is placed there, or nothing, since their shares can be changed."""
     assert node.host is not None
     offered = sum(min(100, gpu.allocatable_percent) for gpu in node.gpus)
     whole = node.host if node.host_capacity is None else node.host_capacity
     spare = whole.of_resource(CPU) * spare_percent // 100
     return NodeCapacity(
         node.name,
-        max(offered, placed_percent),
+        max(1, offered, placed_percent),
         max(0, node.host.of_resource(CPU) - reserved.get(CPU, 0) - spare),
         max(0, node.host.of_resource(MEMORY) - reserved.get(MEMORY, 0)),
     )

@@ -19,7 +19,7 @@ from statistics import fmean
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import IDLE
-from laneway.scheduling.model.plan import PreemptionReason
+from laneway.scheduling.model.plan import PolicyFailure, PreemptionReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
 from laneway.scheduling.order.policy import AssignsModels, RoundJob
@@ -66,7 +66,10 @@ class ModelRounds:
             state.set_round(ModelRound())
             return
         self._count_round(jobs, now_seconds)
-        self._update_targets(jobs, gpus, now_seconds)
+        try:
+            self._update_targets(jobs, gpus, now_seconds)
+        except Exception as error:
+            state.note_failure(PolicyFailure.of("order", self._policy, error))
         is_first = self._began_seconds == -math.inf
         self._began_seconds = now_seconds
         staying = {
@@ -127,7 +130,7 @@ class ModelRounds:
             staying: the models of these jobs.
         """
         assigned = dict(staying)
-        order = self._policy.model_order(jobs, self._gpus)
+        order = self._policy.model_order(jobs, left)
         for priority in sorted({each.job.priority for each in jobs}, reverse=True):
             equals = [each for each in jobs if each.job.priority == priority]
             for model in order:
@@ -216,16 +219,16 @@ def _take(left: dict[str, float], jobs: Iterable[Job], state: SchedulerState) ->
     for job in jobs:
         for worker in job.placement:
             for uuid in worker.gpus:
-                model = allocations.gpus[allocations.number[uuid]].model
+                number = allocations.number.get(uuid)
+                model = "" if number is None else allocations.gpus[number].model
                 if model in left:
                     left[model] = max(0.0, left[model] - min(worker.share_percent, 100) / 100)
 
 
 def _held_model(state: SchedulerState, job: Job) -> str:
+    """Return the model of a job's GPUs; empty where there are several, or where they have left the cluster."""
     allocations = state.allocations
-    models = {
-        allocations.gpus[allocations.number[uuid]].model for worker in job.placement for uuid in worker.gpus
-    }
+    models = {allocations.gpus[number].model for number in allocations.gpus_of(job.key)}
     return models.pop() if len(models) == 1 else ""
 
 

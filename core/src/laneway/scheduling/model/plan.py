@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from laneway.scheduling.model.held_rescale import HeldRescale
 from laneway.scheduling.model.snapshot import WorkerPlacement
@@ -213,6 +213,19 @@ class WorkerAllotment:
     worker: int
     cpu_millis: int
     memory_bytes: int
+
+
+class PolicyFailure(NamedTuple):
+    """A policy that gave no answer, or an impossible one. It costs the decision of its stage only."""
+
+    stage: str
+    policy: str
+    message: str
+
+    @classmethod
+    def of(cls, stage: str, policy: object, error: Exception) -> PolicyFailure:
+        """Return the failure of a policy that raised an error."""
+        return cls(stage, type(policy).__name__, f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)

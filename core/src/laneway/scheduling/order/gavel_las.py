@@ -22,6 +22,10 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.order.max_min_allocation import Claimant, max_min_allocation
 from laneway.scheduling.order.policy import Rank, RoundJob
 
+_SLOWEST_RATIO = 1e-3
+"""A job's speed on its slowest model counts as no less than this part of that on its fastest. Real GPUs differ less, and the figures come
+from users' processes: the linear program cannot be solved with numbers that are many orders of magnitude apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class GavelLAS:
@@ -102,8 +106,10 @@ class GavelLAS:
 
     def _claimant(self, each: RoundJob, models: Sequence[str]) -> Claimant:
         speeds = each.per_second if self.heterogeneity_aware else dict.fromkeys(each.per_second, 1.0)
+        fastest = max(speeds.values())
+        parts = {model: max(speed / fastest, _SLOWEST_RATIO) for model, speed in speeds.items()}
         return Claimant(
             each.gpus,
-            tuple(speeds.get(model, 0.0) for model in models),
+            tuple(parts.get(model, 0.0) for model in models),
             self.weights.get(each.job.namespace, 1.0),
         )

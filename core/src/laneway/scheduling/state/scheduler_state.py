@@ -21,7 +21,7 @@ from laneway.scheduling.gpus.capacity import ClusterCapacity
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View
 from laneway.scheduling.model.gpu_class import suitable
-from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.plan import PolicyFailure, PreemptionAction
 from laneway.scheduling.model.shared_speeds import SpeedsByModel
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
@@ -108,8 +108,18 @@ class SchedulerState:
         self.truncated = False
         """Whether the last decision ended early, because no more jobs were to start by it."""
 
+        self._failures: list[PolicyFailure] = []
         self._holders_known = False
         self._set_cluster(nodes)
+
+    def note_failure(self, failure: PolicyFailure) -> None:
+        """Note that a policy failed."""
+        self._failures.append(failure)
+
+    def take_failures(self) -> tuple[PolicyFailure, ...]:
+        """Return the policies that failed since the last call."""
+        failures, self._failures = tuple(self._failures), []
+        return failures
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
         """Replace the cluster's nodes; return whether any changed. If a node has other GPUs than before, everything is counted again."""

@@ -9,6 +9,7 @@ desired state and leaves the job alone until they have ended, whatever their out
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,7 +43,10 @@ from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.scheduling import MAX_PREEMPTORS, Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.model.held_rescale import HeldRescale
+from laneway.scheduling.model.plan import PolicyFailure
 from prometheus_client.core import GaugeMetricFamily
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,9 @@ class CycleResult:
 
     problem: str = ""
     """Why there is no decision, as a sentence; what happened to jobs is written all the same. Empty where there is one."""
+
+    policy_failures: tuple[PolicyFailure, ...] = ()
+    """Policies that failed, each at the cost of its stage only."""
 
 
 @dataclass(slots=True)
@@ -192,10 +199,11 @@ class Cycle:
             resizes=resizes,
             profiles=self._sync.templates.writes(cluster.profiles, history.busy_profiles, now_seconds),
             surplus_profiles=self._surplus_profiles(cluster, delta, now_seconds),
-            due_seconds=self._due_seconds(this),
+            due_seconds=self._due_seconds(this, problem),
             decision=this.decision,
             waiting=self._waiting,
             problem=problem,
+            policy_failures=self._sync.scheduler.take_failures(),
         )
         if problem:
             self._start_over()
@@ -232,9 +240,13 @@ class Cycle:
         max_preemptors = max(0, MAX_PREEMPTORS - len(set(self._preemptor_of.values())))
         try:
             this.decision = self._sync.scheduler.decide(this.now_seconds, max_starts, max_preemptors)
+            this.requeued = self._sync.scheduler.requeued()
         except InvalidPlan as error:
             return str(error)
-        this.requeued = self._sync.scheduler.requeued()
+        except Exception as error:
+            # What happened to jobs is written all the same. Else a policy's bug would keep jobs from ending, too.
+            logger.exception("a policy or the scheduler failed")
+            return f"{type(error).__name__}: {error}"
         if not this.decision.truncated:
             self._held_rescales = this.decision.held_rescales
         return ""
@@ -418,8 +430,10 @@ class Cycle:
                 namespaces.add(namespace)
         return self._sync.templates.surplus(cluster.profiles, namespaces, now_seconds)
 
-    def _due_seconds(self, this: CycleState) -> float:
+    def _due_seconds(self, this: CycleState, problem: str) -> float:
         now_seconds = this.now_seconds
+        if problem:  # a policy that failed may fail again when it is asked
+            return now_seconds + self._config.cycle.resync_seconds
         if this.decision.truncated:
             # Each write that ends wakes the engine as well.
             return now_seconds + DEFERRED_AGAIN_SECONDS if this.starting else now_seconds

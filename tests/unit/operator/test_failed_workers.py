@@ -155,7 +155,8 @@ def test_after_four_such_numbers_it_is_not_rescaled_any_more() -> None:
     assert snapshot_of(a_view([few], pods, nodes)).jobs[0].requested_workers == 8
     assert snapshot_of(a_view([many], pods, nodes)).jobs[0].requested_workers is None
     held = failed_workers.held_back(many)
-    assert held is not None and "It failed with 3, 4, 5, 6 workers" in held.message
+    assert held is not None
+    assert "It failed with 3, 4, 5, 6 workers" in held.message
     result = decided(
         a_view([many], pods, nodes), config=OperatorConfig.model_validate({"scheduling": POLLUX})
     )

@@ -178,7 +178,7 @@ def test_gpus_are_kept_for_waiting_rigid_jobs_on_the_emptiest_nodes() -> None:
     for wanted, left in (
         (3, {"a": 2, "b": 1, "c": 1}),
         (5, {"a": 1, "b": 0, "c": 1}),
-        (9, {"a": 0, "b": 0, "c": 0}),
+        (9, {"a": 2, "b": 4, "c": 1}),  # it waits for the rigid one
     ):
         elastic = Recorded({"m": 2})
         nodes = [a_node("a", 2), a_node("b", 4), a_node("c", 3)]

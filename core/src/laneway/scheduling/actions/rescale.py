@@ -24,15 +24,15 @@ Admission = Callable[[SchedulerState, Job, float], WaitingReason | None]
 
 
 def rescale_chosen(session: Session) -> None:
-    """Stop the jobs for which the elastic policy has chosen another number of workers: first those that release GPUs, then those that
-    have a place for more workers."""
+    """Stop the jobs for which the elastic policy has chosen another number of workers, if they have a place with it: first those that
+    release GPUs, then the others."""
     jobs = session.state.jobs
     more = {key: workers - len(jobs[key].placement) for key, workers in session.state.worker_counts.items()}
     for key in sorted(more, key=lambda key: (more[key], key)):
         job, workers = jobs[key], session.state.worker_counts[key]
         if not more[key] or not _may_be_stopped(session, job):
             continue
-        if more[key] < 0 or _fits_without_itself(session, job, workers):
+        if not workers or _fits_without_itself(session, job, workers):
             _rescale(session, job, workers)
 
 

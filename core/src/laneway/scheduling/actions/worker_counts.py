@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from laneway.scheduling.actions.elastic_pools import ElasticGPUs
 from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
 from laneway.scheduling.gpus.views import IDLE
+from laneway.scheduling.model.plan import PolicyFailure
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
@@ -36,23 +38,76 @@ class WorkerCounts:
         if ranges == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
         self._asked_seconds, self._asked_of = now_seconds, ranges
-        jobs = [_malleable_job(state, job, now_seconds) for job in malleable.values()]
-        free_gpus = _free_gpus(state, malleable)
-        chosen = self._policy.allot(jobs, free_gpus, now_seconds) if jobs else {}
-        workers = {job.key: _without_failures(job, chosen[job.key]) for job in jobs}
-        state.set_worker_counts(workers, sum(free_gpus.values()))
+        state.set_worker_counts(*self._counts(state, malleable, now_seconds))
 
     def next_seconds(self) -> float:
         """Return when the policy is called next; infinite: no job is malleable."""
         return self._asked_seconds + REALLOT_SECONDS if self._asked_of else math.inf
 
+    def _counts(
+        self, state: SchedulerState, malleable: Mapping[str, Job], now_seconds: float
+    ) -> tuple[dict[str, int], int]:
+        """Return the number of workers by job, and the GPUs that rigid jobs leave. A job without a number has what it has, or what its
+        user asks for."""
+        if not malleable:
+            return {}, 0
+        gpus = ElasticGPUs(state, malleable, now_seconds)
+        asked: dict[str, MalleableJob] = {}
+        counts: dict[str, int] = {}
+        for key, job in malleable.items():
+            most = gpus.most_workers(job)
+            if most >= job.demand.fewest_workers or (_held_workers(job) and not _may_change(state, job)):
+                asked[key] = _malleable_job(state, job, most, now_seconds)
+            else:
+                counts[key] = 0
+        for pool in gpus.pools(asked):
+            counts.update(self._ask(state, [asked[key] for key in pool.keys], pool.free_gpus, now_seconds))
+        return counts, gpus.free
 
-def _malleable_job(state: SchedulerState, job: Job, now_seconds: float) -> MalleableJob:
+    def _ask(
+        self,
+        state: SchedulerState,
+        jobs: Sequence[MalleableJob],
+        free_gpus: Mapping[str, int],
+        now_seconds: float,
+    ) -> dict[str, int]:
+        """Return the policy's answer, without what is none. Where there is no answer, running jobs keep their workers."""
+        try:
+            found = dict(self._policy.allot(jobs, free_gpus, now_seconds))
+        except Exception as error:
+            state.note_failure(PolicyFailure.of("elastic", self._policy, error))
+            found = {}
+        else:
+            wrong = [job for job in jobs if not _is_answer(job, found.get(job.key))]
+            if wrong:
+                first = wrong[0]
+                message = (
+                    f"it gives job {first.key} {found.get(first.key)!r} workers: 0 or {first.min_workers} to {first.max_workers} are "
+                    "possible"
+                )
+                state.note_failure(PolicyFailure.of("elastic", self._policy, ValueError(message)))
+        return {
+            job.key: _without_failures(job, found[job.key])
+            if _is_answer(job, found.get(job.key))
+            else job.workers
+            for job in jobs
+            if _is_answer(job, found.get(job.key)) or job.workers
+        }
+
+
+def _is_answer(job: MalleableJob, workers: object) -> bool:
+    """Whether a policy may give a job that: none, a number of its range, or those that it has."""
+    return isinstance(workers, int) and (
+        workers in (0, job.workers) or job.min_workers <= workers <= job.max_workers
+    )
+
+
+def _malleable_job(state: SchedulerState, job: Job, most: int, now_seconds: float) -> MalleableJob:
     held = () if job.state.is_releasing else job.placement
     return MalleableJob(
         job.key,
         job.demand.fewest_workers,
-        _most_workers(state, job, now_seconds),
+        _most_workers(state, job, most, now_seconds),
         job.created_seconds,
         tuple(sorted(Counter(worker.node for worker in held).values(), reverse=True)),
         job.demand.gpus_per_worker,
@@ -61,7 +116,7 @@ def _malleable_job(state: SchedulerState, job: Job, now_seconds: float) -> Malle
         job.goodput,
         job.explored_workers,
         job.rescale_seconds,
-        job.preemptible,
+        _may_change(state, job),
         job.avoided_workers,
     )
 
@@ -76,9 +131,21 @@ def _without_failures(job: MalleableJob, workers: int) -> int:
     return next(smaller, job.workers)
 
 
-def _most_workers(state: SchedulerState, job: Job, now_seconds: float) -> int:
-    """Return the most workers that a job may have by its demand, the nodes that it may use, and the quota of its namespace."""
-    held = 0 if job.state.is_releasing else len(job.placement)
+def _held_workers(job: Job) -> int:
+    return 0 if job.state.is_releasing else len(job.placement)
+
+
+def _may_change(state: SchedulerState, job: Job) -> bool:
+    """Whether a job's number of workers may change. One with a worker where no new ones may start keeps it: it would lose that place."""
+    return job.preemptible and (
+        job.state.is_releasing or state.allocations.usable.issuperset(state.allocations.gpus_of(job.key))
+    )
+
+
+def _most_workers(state: SchedulerState, job: Job, most: int, now_seconds: float) -> int:
+    """Return the most workers that a job may have: by its demand, the nodes that it may use, the GPUs that rigid jobs leave there, and the
+    quota of its namespace."""
+    held = _held_workers(job)
     avoided = state.avoided.get(job.key, frozenset())
 
     def may_have(workers: int) -> bool:
@@ -95,7 +162,8 @@ def _most_workers(state: SchedulerState, job: Job, now_seconds: float) -> int:
             for policy in state.policies.admission
         )
 
-    few, most = job.demand.fewest_workers, job.demand.most_workers
+    few = job.demand.fewest_workers
+    most = max(few, min(most, job.demand.most_workers))
     while few < most:
         middle = (few + most + 1) // 2
         few, most = (middle, most) if may_have(middle) else (few, middle - 1)
@@ -106,33 +174,3 @@ def waiting_with(job: Job, workers: int) -> Job:
     """Return a job as it would wait with a number of workers."""
     demand = replace(job.demand, workers=workers, min_workers=None, max_workers=None)
     return replace(job, state=JobState.WAITING, placement=(), demand=demand)
-
-
-def _free_gpus(state: SchedulerState, malleable: Mapping[str, Job]) -> dict[str, int]:
-    """Return, by node, the GPUs that rigid jobs neither hold nor wait for."""
-    taken = {
-        uuid
-        for key, job in state.jobs.items()
-        if key not in malleable
-        for worker in job.placement
-        for uuid in worker.gpus
-    }
-    free = {
-        node.name: sum(
-            gpu.healthy and not gpu.foreign and gpu.uuid not in taken for gpu in node.gpus if node.schedulable
-        )
-        for node in state.allocations.nodes
-    }
-    wanted = sum(
-        job.demand.gpus
-        for key, job in state.jobs.items()
-        if key not in malleable
-        and job.state is JobState.WAITING
-        and not job.suspended
-        and state.cluster_capacity.unschedulable_reason(job.demand, frozenset()) is None
-    )
-    for name in sorted(free, key=lambda name: (-free[name], name)):
-        kept = min(wanted, free[name])
-        free[name] -= kept
-        wanted -= kept
-    return free

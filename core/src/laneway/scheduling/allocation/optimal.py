@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import GrainParameters, nodes_of, options
-from laneway.scheduling.allocation.parts import Part, independent_parts
+from laneway.scheduling.allocation.parts import Divided, Part, independent_parts, remembered
 from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang
 from laneway.scheduling.allocation.tune import Choices, held, tuned, worth
 from laneway.scheduling.model.plan import WorkerAllotment
@@ -101,8 +100,8 @@ class Optimal(GrainParameters):
         return [int(np.argmax(of_gang)) for of_gang in np.split(result.x, ends)]
 
 
-@lru_cache(maxsize=8192)
-def _divided(part: Part, policy: Optimal) -> tuple[tuple[WorkerAllotment, ...], ...]:
+@remembered
+def _divided(part: Part, policy: Optimal) -> Divided:
     """Return what the workers of each gang of a part get."""
     choices = [options(gang, part.nodes, policy.grain) for gang in part.gangs]
     return held(choices, policy.best(part, choices))

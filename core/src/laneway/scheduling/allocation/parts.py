@@ -4,10 +4,23 @@ equal parts, and the same part in a later decision, share one cached division.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, wraps
+from typing import TypeVar
 
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, PlacedWorker
+from laneway.scheduling.model.plan import WorkerAllotment
+
+_FEW_WORKERS = 16
+_MOST_SMALL = 8192
+_MOST_LARGE = 16
+"""Divisions that are remembered of small and of large parts. A large cluster has thousands of small parts, which seldom change. Gangs on
+several nodes make one part of a thousand workers, which often changes, and takes a third of a MiB."""
+
+How = TypeVar("How", bound=Hashable)
+Divided = tuple[tuple[WorkerAllotment, ...], ...]
+"""What the workers of each gang of a part get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,18 @@ class Part:
 
     def __hash__(self) -> int:
         return hash((tuple(self.nodes.values()), self.gangs))
+
+
+def remembered(divide: Callable[[Part, How], Divided]) -> Callable[[Part, How], Divided]:
+    """Return a function that divides a part, and remembers its last results."""
+    small, large = lru_cache(_MOST_SMALL)(divide), lru_cache(_MOST_LARGE)(divide)
+
+    @wraps(divide)
+    def divided(part: Part, how: How) -> Divided:
+        is_small = sum(len(gang.workers) for gang in part.gangs) <= _FEW_WORKERS
+        return (small if is_small else large)(part, how)
+
+    return divided
 
 
 def independent_parts(

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, GrainParameters, Option, options
-from laneway.scheduling.allocation.parts import Part, independent_parts
+from laneway.scheduling.allocation.parts import Divided, Part, independent_parts, remembered
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.scheduling.model.sensitivity import SLACK
@@ -41,8 +40,8 @@ Choices = Sequence[tuple[Option, ...]]
 """The options of each gang of a part, best first."""
 
 
-@lru_cache(maxsize=8192)
-def _divided(part: Part, grain: Grain) -> tuple[tuple[WorkerAllotment, ...], ...]:
+@remembered
+def _divided(part: Part, grain: Grain) -> Divided:
     """Return what the workers of each gang of a part get."""
     choices = [options(gang, part.nodes, grain) for gang in part.gangs]
     return held(choices, tuned(part, choices))

@@ -199,6 +199,18 @@ def test_a_job_that_starts_gets_its_cpus_back_from_one_that_has_more() -> None:
     assert [worker.node for worker in start.creates] == ["n1"]
 
 
+def test_a_job_does_not_wait_for_ever_for_cpus_that_a_kubelet_does_not_take_back() -> None:
+    """Else it would be rolled back for not having started, and be placed there again."""
+    cluster = Cluster()
+    rich, new = runs(asking("rich", 2)), asking("new", 6).placed("n1", percent=50, at=NOW).record
+    stuck = pod_of(rich, 2, 7, condition={"type": "PodResizeInProgress", "reason": "Error", "message": "no"})
+    created = []
+    while cluster.now < NOW + 60:
+        created.append(any(write.creates for write in cluster.run([rich, new], [stuck]).writes))
+    assert created[0] is False
+    assert created[-1] is True
+
+
 def test_no_more_is_taken_back_than_the_one_that_starts_needs() -> None:
     cluster = Cluster()
     rich, new = runs(asking("rich", 1)), asking("new", 3).placed("n1", percent=50, at=NOW).record

@@ -108,6 +108,10 @@ BETWEEN_EVENTS_SECONDS = 0.005
 DIVIDED_AGAIN_SECONDS = 1.0
 """CPUs are divided among the running jobs at most so often, and at once where jobs start: it costs time for every job that runs."""
 
+CPUS_AWAITED_SECONDS = 30.0
+"""The pods of a job that starts wait no longer than this for CPUs that others are to give back: a kubelet takes seconds, and one that cannot
+change them may never do it. Then kube-scheduler says what is missing, and the job starts elsewhere."""
+
 RESIZE_RETRY_SECONDS = 10.0
 """A pod whose CPUs the API server did not change, without a refusal, rests for this."""
 

@@ -14,13 +14,15 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from laneway.api.job_conditions import ConditionType
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.scheduler_jobs import cpu_points
 from laneway.operator.cycle.scheduler_nodes import KeptCPUs
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
-from laneway.operator.pacing import DIVIDED_AGAIN_SECONDS
+from laneway.operator.pacing import CPUS_AWAITED_SECONDS, DIVIDED_AGAIN_SECONDS
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.job_record import JobRecord
@@ -208,7 +210,7 @@ class CPUResizes:
             for change in changes:
                 node = change.pod.node
                 this.coming[node] = this.coming.get(node, 0) + change.gives_millis
-        self._hold_back(this, jobs, decision)
+        self._hold_back(this, jobs, decision, now_seconds)
         lent = _lent(changes for _, changes in gangs)
         self.lends = bool(lent or history.waiting_pods)
         _keep_for_others(this, lent, history.waiting_pods, sync)
@@ -306,16 +308,17 @@ class CPUResizes:
         target = probes.target(job, desired.cpus, known, most, now_seconds)
         return changes if target is None else [replace(each, wanted_millis=target) for each in changes]
 
-    def _hold_back(self, this: _Nodes, jobs: JobCache, decision: Decision) -> None:
-        """Give workers that start their CPUs before others grow, and hold those back whose CPUs are still to be given back."""
+    def _hold_back(self, this: _Nodes, jobs: JobCache, decision: Decision, now_seconds: float) -> None:
+        """Give workers that start their CPUs before others grow, and hold those back for a while whose CPUs are still to be given back."""
         held_back = set()
         for job, missing in _starting(jobs, this.state, decision):
             desired = job.job.desired
             request = 0 if desired is None else desired.demand.requests.of_resource(CPU)
+            waits = job.job.key in decision.starts or now_seconds < _awaits_until_seconds(job, now_seconds)
             for each in missing:
                 if this.free_on(each.node) < request:
                     this.short.add(each.node)
-                    if this.coming.get(each.node, 0):
+                    if waits and this.coming.get(each.node, 0):
                         held_back.add(job.job.uid)
                 this.take(each.node, request)
         self.held_back = frozenset(held_back)
@@ -329,6 +332,12 @@ def _lacks_or_has_more(jobs: JobCache, state: ClusterState) -> Iterator[bool]:
         for pod in pods if asks is not None else ():
             if asks is not None and pod.cpus is not None and pod.cpus.resized and not pod.ended:
                 yield not pod.cpus.settled or pod.cpus.request_millis != asks.request_millis
+
+
+def _awaits_until_seconds(job: ReconciledJob, now_seconds: float) -> float:
+    """Return until when the pods of a job that starts wait for CPUs that others are to give back."""
+    status = job.job.status
+    return transitions.since_seconds(status, ConditionType.PLACED, now_seconds) + CPUS_AWAITED_SECONDS
 
 
 def _lent(gangs: Iterable[list[_Change]]) -> dict[str, int]:

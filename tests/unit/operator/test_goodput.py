@@ -158,6 +158,25 @@ def test_a_batch_counts_from_the_first_timed_step_with_it() -> None:
     assert status.goodput == job.status.goodput
 
 
+_HUGE = 2**53
+
+
+@pytest.mark.parametrize("size", [1, 2**20, 2**40, _HUGE])
+@pytest.mark.parametrize("microseconds", [1, _HUGE])
+@pytest.mark.parametrize("name", ["ranks", "localBatch", "passes", "initialBatch", "maxBatch", "noiseScale"])
+def test_no_figure_that_a_client_makes_up_is_written_again_and_again(
+    name: str, microseconds: int, size: int
+) -> None:
+    made_up = {**BATCH, "maxLocalBatch": max(64, size), name: size}
+    first = goodput_after(gang(), made_up, made_up, iterationMicroseconds=microseconds)
+    if first is None:
+        return
+    stored = GoodputStatus.model_validate(first.to_json())
+    assert goodput_after(gang(stored), made_up, made_up, iterationMicroseconds=microseconds) == stored
+    model = goodput_of(TrainingJobStatus(goodput=stored))
+    assert model is None or 0 <= model.best(consolidated(4, 8)).goodput < float("inf")
+
+
 def status_of(*observations: StepObservation, **batch: Any) -> TrainingJobStatus:
     seen = BatchStatus.model_validate({**BATCH, **batch})
     return TrainingJobStatus(goodput=GoodputStatus(batch=seen, observations=observations))

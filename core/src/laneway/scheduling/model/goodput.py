@@ -119,7 +119,7 @@ def best_choices(model: GoodputModel, shapes: tuple[ReplicaLayout, ...]) -> tupl
     wanted = smallest * (limits.max_batch / smallest) ** steps / replicas
     full = np.ceil(wanted / limits.max_local_batch - _ROUNDING) * limits.max_local_batch
     wanted = np.hstack([wanted, np.minimum(full, np.maximum(limits.max_batch / replicas, wanted))])
-    accumulated = np.ceil(wanted / limits.max_local_batch - _ROUNDING) - 1
+    accumulated = np.maximum(np.ceil(wanted / limits.max_local_batch - _ROUNDING) - 1, 0)
     alone = (replicas == 1) & (wanted > initial_batch + _ROUNDING)
     accumulated = np.where(alone, np.maximum(accumulated, 1), accumulated)
     most_passes = np.floor(limits.max_batch / (replicas * limits.min_local_batch))  # 0: too many replicas

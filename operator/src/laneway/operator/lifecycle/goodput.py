@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from laneway.api.goodput_status import MAX_OBSERVATIONS, BatchStatus, GoodputStatus, StepObservation
+from laneway.api.schema import MAX_COUNTER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex
@@ -18,6 +19,9 @@ from laneway.scheduling.model.throughput import ThroughputModel
 
 _NEWS_PERCENT = 5
 """A step time that differs by less from the one that is kept is no news: it varies with the neighbours' load."""
+
+_MOST_SAMPLES = 2**40
+"""No training has a larger batch: a language model's has some millions of tokens."""
 
 
 def goodput_seen(
@@ -45,6 +49,8 @@ def goodput_seen(
     if not microseconds and before is not None and before.observations:
         return before  # the batch is that of the last observation
     batches = [session.batch for _, session in found if session.batch is not None]
+    if not all(map(_is_possible, batches)):
+        return before
     batch = batches[0]
     noise_scales = [each.noise_scale for each in batches if each.noise_scale is not None]
     if noise_scales:
@@ -65,8 +71,8 @@ def goodput_seen(
     goodput = None if ratio is None or not microseconds else batch.batch * ratio / microseconds * 1e9
     seen_now = GoodputStatus(
         batch=batch,
-        efficiency_percent=None if ratio is None else round(100 * ratio),
-        goodput_millisamples=None if goodput is None else round(goodput),
+        efficiency_percent=None if ratio is None else min(round(100 * ratio), MAX_COUNTER),
+        goodput_millisamples=None if goodput is None else min(round(goodput), MAX_COUNTER),
         observations=observations,
     )
     return before if before is not None and not _is_news(before, seen_now) else seen_now
@@ -92,6 +98,12 @@ def goodput_of(status: TrainingJobStatus) -> GoodputModel | None:
         )
     except ValueError:  # what a broken client reported contradicts itself
         return None
+
+
+def _is_possible(batch: BatchStatus) -> bool:
+    """Whether a training can have such a batch. Users' processes report it, and what cannot be stored would be written again for ever."""
+    largest = max(batch.batch, batch.initial_batch, batch.max_batch, batch.max_local_batch)
+    return largest <= _MOST_SAMPLES
 
 
 def _efficiency(batch: BatchStatus) -> Efficiency | None:

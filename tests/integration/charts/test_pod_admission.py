@@ -126,6 +126,7 @@ def taken(done: Done) -> None:
         "CUDA_MPS_ANYTHING",
         "LANEWAY_DIR",
         "LANEWAY_JOB",
+        "LANEWAY_BATCH",
     ],
 )
 def test_a_reserved_variable_is_refused_in_any_container(author: Author, variable: str, kind: str) -> None:
@@ -247,6 +248,7 @@ def test_a_workers_metadata_may_be_kept_and_not_be_changed(
     author: Author, account: Callable[..., Any]
 ) -> None:
     worker = setting("LANEWAY_JOB", with_metadata("labels", names.JOB_LABEL, "digits", a_pod("digits-0")))
+    worker["spec"]["containers"][0]["env"].append({"name": "LANEWAY_BATCH", "value": "512"})
     taken(account("laneway-operator").kubectl("create", "-f", "-", manifest=worker))
     taken(author.patches("digits-0", {"metadata": {"labels": {"team": "z"}}}))
     change = {"metadata": {"labels": {names.JOB_LABEL: "other"}}}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.client.jobs import Job
+from tests.support.client.jobs import Job, end_of
+from tests.support.node_agent.node import Node
 
 NOISE_SCALE = 100
 """The script's."""
@@ -74,3 +75,17 @@ def test_the_square_root_of_a_batch_that_grows(find: Find) -> None:
     found = find("--ranks=3", "--rule=square-root", "--steps=20")
     assert [each["gain"] for each in found] == [pytest.approx(3**0.5)] * 3
     assert {(each["initial_batch"], each["max_batch"]) for each in found} == {(8, 1024)}
+
+
+def test_the_batch_that_the_operator_chose_is_trained_and_reaches_the_agent(
+    make_node: Callable[..., Node], run: Callable[..., Job]
+) -> None:
+    node = make_node()
+    options = ("--rule=square-root", "--max-local=16", "--steps=20")
+    (found,) = run(
+        "noisy_gradients.py", *options, container=node.container("job", 50), LANEWAY_BATCH="64"
+    ).results()
+    assert found["gain"] == pytest.approx((64 / 8) ** 0.5)
+    batch = end_of(node, "job")["batch"]
+    assert (batch["ranks"], batch["local_batch"], batch["passes"]) == (1, 16, 4)
+    assert (batch["initial_batch"], batch["max_batch"], batch["max_local_batch"]) == (8, 1024, 16)

@@ -56,6 +56,43 @@ def test_a_batch_stays_within_its_limits(
 
 
 @pytest.mark.parametrize(
+    ("workers", "max_total", "max_local", "chosen", "local", "passes"),
+    [
+        pytest.param(2, 2048, 512, 700, 350, 1, id="the chosen batch"),
+        pytest.param(2, 2048, 256, 2048, 256, 4, id="in several passes"),
+        pytest.param(2, 1024, 256, 4096, 256, 2, id="never above what the script allows"),
+        pytest.param(2, 2048, None, 2048, 256, 1, id="a script without max_local may not know of passes"),
+        pytest.param(4, 2048, None, 512, 128, 1, id="smaller than by the workers alone"),
+        pytest.param(2, 2048, 256, 8, 128, 1, id="never below the initial batch"),
+        pytest.param(2, None, 256, 2048, 128, 1, id="a script that keeps its batch"),
+    ],
+)
+def test_the_operators_choice_is_taken_within_the_scripts_limits(
+    workers: int, max_total: int | None, max_local: int | None, chosen: int, local: int, passes: int
+) -> None:
+    plan = plan_batch(256, workers, max_total, max_local, chosen)
+    assert (plan.local, plan.passes) == (local, passes)
+
+
+@given(
+    total=st.integers(1, 5000),
+    workers=st.integers(1, 64),
+    growth=st.integers(0, 100_000),
+    max_local=st.none() | st.integers(1, 500),
+    chosen=st.integers(1, 10**15),
+)
+def test_no_choice_exceeds_the_scripts_limits(
+    total: int, workers: int, growth: int, max_local: int | None, chosen: int
+) -> None:
+    if total + growth < workers or (max_local is None and total * workers < workers):
+        return
+    plan = plan_batch(total, workers, total + growth, max_local, chosen)
+    assert 1 <= plan.local <= (max_local or total)
+    assert plan.passes == 1 or max_local is not None
+    assert plan.total <= total + growth or plan.local == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((8, 16), r"batch_size\(8\): 16 workers cannot share 8 samples. Raise the batch to 16 or more"),

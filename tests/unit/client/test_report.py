@@ -249,3 +249,13 @@ def test_a_later_agent_receives_it_and_the_end_of_the_process_sends_it(
     client.finish()
     report_packet = connection.expect("report")
     assert (report_packet["step"], report_packet["steps"], report_packet["loss"]) == (10, 10, "0.25")
+
+
+def test_the_batch_alone_is_sent_again_to_a_new_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch)
+    script.progress.batch.declare(2, 64, 1, 128, None, None)
+    script.progress.note_batch()
+    script.boundary()
+    script.progress.resend()
+    script.boundary(after_seconds=2)
+    assert [sent["local_batch"] for sent in script.agent.sent] == [64, 64]

@@ -11,6 +11,7 @@ from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.templates import known_template
 from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle.goodput import goodput_of, goodput_seen
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.metrics import Metrics
@@ -244,3 +245,71 @@ def test_only_an_elastic_policy_gets_the_model(elastic: bool) -> None:
     reconciled = ReconciledJob(job, JobState.RUNNING, tuple(placement_on("n1", "n1")))
     model = scheduler_job(reconciled, (), known_template(None, ()), NOW, elastic=elastic).goodput
     assert (model is not None) == elastic
+
+
+def steps_of(truth: ThroughputModel, *layouts: tuple[int, int]) -> tuple[StepObservation, ...]:
+    """What a job of this model shows with some workers on a node, each with a local batch."""
+    return tuple(
+        StepObservation(
+            nodes=1,
+            workers=workers,
+            local_batch=local_batch,
+            pass_microseconds=round(
+                1e6 * truth.step_seconds(float(local_batch), 0.0, truth.network_seconds(1, workers))
+            ),
+        )
+        for workers, local_batch in layouts
+    )
+
+
+TRUTH = ThroughputModel(0.02, 0.001, intranode_seconds=0.05, intranode_seconds_per_replica=0.01)
+SEEN = steps_of(TRUTH, (1, 32), (1, 64), (2, 64), (2, 128))
+
+
+def waiting(**batch: Any) -> JobRecord:
+    """An elastic job that has run and is to start with four workers."""
+    job = a_job("e").spec(workers=4, minWorkers=1, maxWorkers=4).visited()
+    return job.status(goodput=status_of(*SEEN, **batch).goodput, attempt=3, attempt_workers=2).record
+
+
+def start_of(job: JobRecord) -> tuple[int, set[str | None]]:
+    """The batch in the status of a job that starts, and in its workers' environment."""
+    write = write_of(decided(a_view([job], [], [a_gpu_node("n1", gpus=4)]), NOW), job.name)
+    assert write is not None
+    assert len(write.creates) == write.status.workers
+    assert job.desired is not None
+    pods = [
+        worker_pod(job, job.desired.spec, worker, write.status.attempt, batch=write.status.attempt_batch)
+        for worker in write.creates
+    ]
+    variables = [
+        {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]} for pod in pods
+    ]
+    return write.status.attempt_batch, {each.get("LANEWAY_BATCH") for each in variables}
+
+
+def test_an_attempt_of_an_elastic_job_gets_the_batch_of_the_highest_goodput() -> None:
+    job = waiting(noiseScale=4000)
+    model = goodput_of(job.status)
+    assert model is not None
+    want = model.best(consolidated(4, 4)).batch(4)
+    assert 128 < want <= 1024
+    assert start_of(job) == (want, {str(want)})
+    noiseless = waiting(noiseScale=0)
+    assert start_of(noiseless) == (128, {"128"}), "a larger batch would be wasted"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(waiting(noiseScale=None), id="the noise is not known"),
+        pytest.param(waiting(initialBatch=256, maxBatch=256), id="the script keeps its batch"),
+        pytest.param(
+            a_job("e").gang(4).visited().status(goodput=status_of(*SEEN).goodput).record,
+            id="a job that is not elastic",
+        ),
+        pytest.param(a_job("e").spec(workers=4, minWorkers=1, maxWorkers=4).record, id="nothing is known"),
+    ],
+)
+def test_no_batch_is_chosen_otherwise(job: JobRecord) -> None:
+    assert start_of(job) == (0, {None})

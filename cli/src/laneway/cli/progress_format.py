@@ -40,12 +40,18 @@ def pace_by_cpus(profile: Object) -> str:
     )
 
 
-def goodput(known: Object) -> str:
-    """Return the goodput: ``512.0 samples/s, batch 256, efficiency 87%, noise scale 4100``; empty if unknown."""
+def goodput(known: Object, chosen: int = 0) -> str:
+    """Return the goodput: ``512.0 samples/s, batch 256, efficiency 87%, noise scale 4100``; empty if unknown.
+
+    Args:
+        known: the status.goodput of a job.
+        chosen: the batch that the operator chose; 0: none.
+    """
     batch = known.get("batch")
     if not batch:
         return ""
-    parts = [f"batch {batch['ranks'] * batch['localBatch'] * batch.get('passes', 1)}"]
+    samples = batch["ranks"] * batch["localBatch"] * batch.get("passes", 1)
+    parts = [f"batch {samples}" + (f" ({chosen} chosen for this attempt)" if chosen else "")]
     if known.get("goodputMillisamples") is not None:
         parts.insert(0, f"{known['goodputMillisamples'] / 1000:.1f} samples/s")
     if known.get("efficiencyPercent") is not None:

@@ -1,5 +1,5 @@
-"""The environment variables that the device plugin sets in a container (docs/contracts.md, "What `Allocate`
-puts into a container")."""
+"""The environment variables that the device plugin and the operator set in a container (docs/contracts.md, "What
+`Allocate` puts into a container" and "Environment of a worker")."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ DEFAULT_STOP_TIMEOUT_SECONDS: Final = 20.0
 
 DEFAULT_AGENT_TIMEOUT_SECONDS: Final = 60.0
 """Long enough for an update of the agent, so that a lane keeps one holder across it."""
+
+
+MAX_DIGITS: Final = 15
+"""Of a number of samples."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,13 @@ class Environment:
         if len(self.gpus) < 2:
             return None
         return self.gpus[self.local_rank % len(self.gpus)]
+
+
+def chosen_batch(variables: Mapping[str, str] = os.environ) -> Optional[int]:
+    """Returns the samples of a step of all workers that the operator chose for this attempt; None where it chose none."""
+    text = variables.get("LANEWAY_BATCH", "")
+    good = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+    return int(text) or None if good else None
 
 
 def _number(text: str, otherwise: float) -> float:

@@ -332,6 +332,12 @@ class TrainingJobStatus(Status):
     attempt_workers: int = Field(
         default=0, description="Number of workers of the last attempt; 0: unknown.", ge=0
     )
+    attempt_batch: int = Field(
+        default=0,
+        description="Samples of a step of all workers that the operator chose for the last attempt, as the batch of the highest goodput. "
+        "laneway.client.batch_size uses it where the script lets its batch grow. 0: none was chosen.",
+        ge=0,
+    )
     selector: str = Field(
         default="",
         description="Selects the pods of the workers; for the scale subresource. Absent for a job without minWorkers and maxWorkers.",

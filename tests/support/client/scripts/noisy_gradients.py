@@ -49,6 +49,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--unused", action="store_true")
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--rule", help="scales the learning rate of a batch that grows with the ranks")
+    parser.add_argument("--max-local", type=int, help="of that batch")
     parser.add_argument("--steps", type=int, default=600)
     return parser.parse_args()
 
@@ -61,19 +62,21 @@ def train(arguments: argparse.Namespace, rank: int) -> None:
     if arguments.compiled:
         model = torch.compile(model, backend="eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    batch = batch_size(8, max_total=1024) if arguments.rule else None
+    local, passes = 8, arguments.passes
+    batch = batch_size(8, max_total=1024, max_local=arguments.max_local) if arguments.rule else None
     if batch is not None:
+        local, passes = batch.local, batch.accumulate
         batch.scale_learning_rate(optimizer, arguments.rule)
     rates = [0.0]
     optimizer.register_step_pre_hook(lambda *_: rates.append(optimizer.param_groups[0]["lr"]))
     scaler = torch.amp.GradScaler("cpu", enabled=arguments.scaler)
     for _ in range(arguments.steps):
         optimizer.zero_grad()
-        for number in range(arguments.passes):
-            inputs = MEAN + torch.randn(8, WIDTH, generator=generator)
-            waits = arguments.ranks > 1 and number + 1 < arguments.passes
+        for number in range(passes):
+            inputs = MEAN + torch.randn(local, WIDTH, generator=generator)
+            waits = arguments.ranks > 1 and number + 1 < passes
             with model.no_sync() if waits else contextlib.nullcontext():
-                scaler.scale(model(inputs).mean() / arguments.passes).backward()
+                scaler.scale(model(inputs).mean() / passes).backward()
         scaler.step(optimizer)
         scaler.update()
     assert optimizer.param_groups[0]["lr"] == LEARNING_RATE

@@ -82,5 +82,5 @@ def _measured(status: Mapping[str, Any]) -> Iterator[str]:
     if cpus := status.get("cpus"):
         message = f". {cpus['message']}" if cpus.get("message") else ""
         yield f"CPUs:         {cpus['allocated']} for each worker, which requests {cpus['requested']}{message}"
-    if goodput := progress_format.goodput(status.get("goodput") or {}):
+    if goodput := progress_format.goodput(status.get("goodput") or {}, status.get("attemptBatch") or 0):
         yield f"Goodput:      {goodput}"

@@ -26,13 +26,19 @@ class BatchPlan:
 
 
 def plan_batch(
-    initial: int, workers: int, max_total: Optional[int] = None, max_local: Optional[int] = None
+    initial: int,
+    workers: int,
+    max_total: Optional[int] = None,
+    max_local: Optional[int] = None,
+    chosen: Optional[int] = None,
 ) -> BatchPlan:
     """Returns how a batch is divided.
 
-    Without `max_total` the batch stays what it is. With it, each worker takes as many samples as one worker
-    alone would, until `max_total` is reached. A part larger than `max_local` is done in several passes. Where
-    the batch does not divide, the nearest one is used that does; it is never above `max_total`.
+    Without `max_total` the batch stays what it is. With it, the batch is the chosen one; else each worker takes
+    as many samples as one worker alone would, until `max_total` is reached. A part larger than `max_local` is
+    done in several passes; without `max_local` no worker takes more than `initial` samples, because the script
+    may not know of passes. Where the batch does not divide, the nearest one is used that does; it is never above
+    `max_total`.
 
     Raises:
         ValueError: a number is out of range, or there are fewer samples than workers.
@@ -42,7 +48,7 @@ def plan_batch(
             raise ValueError(f"batch_size({name}={number}): write 1 or more")
     if max_total is not None and max_total < initial:
         raise ValueError(f"batch_size({initial}, max_total={max_total}): write {initial} or more")
-    wanted = initial if max_total is None else min(max_total, initial * workers)
+    wanted = _wanted(initial, workers, max_total, max_local, chosen)
     if wanted < workers:
         raise ValueError(
             f"batch_size({initial}): {workers} workers cannot share {wanted} samples. Raise the batch to {workers} or more, "
@@ -52,3 +58,15 @@ def plan_batch(
     exact = wanted / workers / passes
     local = max(1, math.floor(exact) if max_total is not None else math.floor(exact + 0.5))
     return BatchPlan(initial, workers, min(local, max_local or local), passes)
+
+
+def _wanted(
+    initial: int, workers: int, max_total: Optional[int], max_local: Optional[int], chosen: Optional[int]
+) -> int:
+    """Returns the samples of all workers, before they are divided."""
+    if max_total is None:
+        return initial
+    if chosen is None:
+        return min(max_total, initial * workers)
+    most = max_total if max_local else min(max_total, initial * workers)
+    return min(most, max(chosen, initial, workers))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.goodput.gradient_noise import SuccessiveGradients, stride_of
@@ -95,12 +97,21 @@ def adascale_gain(square: float, variance: float, scale: float) -> float:
     return (initial_variance + square) / (initial_variance / scale + square)
 
 
+def scale_steps(optimizer: Any, rule: Any) -> None:
+    """Scales an optimizer's steps by a rule, which replaces the optimizer's earlier rule if there is one."""
+    scaled = _SCALED.get(optimizer)
+    if scaled is None:
+        _SCALED[optimizer] = ScaledSteps(optimizer, rule)
+    else:
+        scaled.rule = rule
+
+
 class ScaledSteps:
     """Multiplies an optimizer's learning rates by the gain during each of its steps."""
 
     def __init__(self, optimizer: Any, rule: Any) -> None:
         """Registers hooks at the optimizer."""
-        self._rule = rule
+        self.rule = rule
         self._rates: Optional[list[Any]] = None
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
@@ -109,12 +120,16 @@ class ScaledSteps:
         if self._rates is not None:  # the step before raised an error
             self._after_step(optimizer, args, kwargs)
         groups = optimizer.param_groups
-        self._rule.observe([parameter for group in groups for parameter in group["params"]])
+        self.rule.observe([parameter for group in groups for parameter in group["params"]])
         self._rates = [group["lr"] for group in groups]
         for group in groups:
-            group["lr"] = group["lr"] * self._rule.gain
+            group["lr"] = group["lr"] * self.rule.gain
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         rates, self._rates = self._rates or [], None
         for index, rate in enumerate(rates):
             optimizer.param_groups[index]["lr"] = rate
+
+
+_SCALED: Final[MutableMapping[Any, ScaledSteps]] = weakref.WeakKeyDictionary()
+"""By optimizer. Each has its hooks once, so that a second rule does not multiply the first one's rates."""

@@ -107,7 +107,7 @@ class Progress:
 
     def resend(self) -> None:
         """Marks the values for a new agent, which has received none."""
-        self.pending = bool(self._values or self.saved_work.fields())
+        self.pending = bool(self._values or self.saved_work.fields() or self.batch.fields())
 
     def send(self, session: Union[Session, NullSession], now_ns: int) -> None:
         """Sends pending values, unless there is no agent or the last packet is too recent."""

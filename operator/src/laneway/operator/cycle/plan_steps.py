@@ -9,6 +9,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
+from laneway.operator.lifecycle.goodput import chosen_batch
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import (
@@ -73,10 +74,12 @@ def with_decision(
         )
     events: tuple[JobEvent, ...] = ()
     starts = decision.starts.get(job.key)
-    if job.desired is not None and job.desired.spec.elastic and (starts or status.placement):
+    elastic = job.desired is not None and job.desired.spec.elastic
+    if elastic and (starts or status.placement):
         status, events = rescale_pending.left_to_policy(status, elastic_policy, now_seconds)
     if (workers := starts) is not None:
-        status = transitions.placed(status, workers, now_seconds)
+        batch = chosen_batch(status, workers) if elastic else 0
+        status = transitions.placed(status, workers, now_seconds, batch)
         message = "; ".join(
             f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
         )

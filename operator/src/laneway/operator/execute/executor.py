@@ -296,7 +296,11 @@ class Executor:
 
         profile = None if write.profile is None else to_node(write.profile)
         await together(
-            create(worker_pod(job, spec, worker, attempt, profile, bound=write.binds))
+            create(
+                worker_pod(
+                    job, spec, worker, attempt, profile, batch=write.status.attempt_batch, bound=write.binds
+                )
+            )
             for worker in write.creates
         )
 

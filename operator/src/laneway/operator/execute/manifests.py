@@ -38,6 +38,7 @@ def worker_pod(
     attempt: int,
     profile: TemplateProfile | None = None,
     *,
+    batch: int = 0,
     bound: bool = False,
 ) -> dict[str, Any]:
     """Return the pod of one worker.
@@ -48,6 +49,7 @@ def worker_pod(
         worker: which one, and where it goes.
         attempt: which start of the gang it belongs to.
         profile: what is known of the job's template.
+        batch: the samples of a step of all workers that were chosen for the attempt; 0: none were.
         bound: whether it is created on its node, without kube-scheduler.
     """
     template = copy.deepcopy(spec.template)
@@ -64,7 +66,7 @@ def worker_pod(
         **(resources.get("limits") or {}),
         names.GPU_PERCENT: str(worker.share_percent * len(worker.gpus)),
     }
-    trainer["env"] = _environment(trainer.get("env") or [], job, spec, worker.worker)
+    trainer["env"] = _environment(trainer.get("env") or [], job, spec, worker.worker, batch)
     # Where the script writes no termination message, its last log lines say why it failed.
     trainer.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if spec.effective_priority_class_name:
@@ -158,12 +160,14 @@ def _pin(pod_spec: dict[str, Any], node: str) -> None:
 
 
 def _environment(
-    given: list[dict[str, Any]], job: JobRecord, spec: TrainingJobSpec, rank: int
+    given: list[dict[str, Any]], job: JobRecord, spec: TrainingJobSpec, rank: int, batch: int
 ) -> list[dict[str, Any]]:
     """Return the trainer's environment; a variable that the template sets wins."""
     ours = {"LANEWAY_JOB": job.name, **_rendezvous(job, spec, rank)}
     if spec.memory_fit != FitMode.AUTO:  # the client's own default
         ours["LANEWAY_FIT"] = str(spec.memory_fit)
+    if batch:
+        ours["LANEWAY_BATCH"] = str(batch)
     own = {each["name"] for each in given}
     environment = [{"name": name, "value": value} for name, value in ours.items() if name not in own]
     for each in given:

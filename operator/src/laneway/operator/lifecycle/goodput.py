@@ -4,7 +4,7 @@ elastic policies compare numbers of workers with."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from laneway.api.goodput_status import MAX_OBSERVATIONS, BatchStatus, GoodputStatus, StepObservation
@@ -12,9 +12,10 @@ from laneway.api.schema import MAX_COUNTER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex
+from laneway.scheduling import WorkerPlacement
 from laneway.scheduling.elastic.fit import Measurement, fit
 from laneway.scheduling.model.efficiency import Efficiency
-from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
+from laneway.scheduling.model.goodput import BatchLimits, GoodputModel, ReplicaLayout
 from laneway.scheduling.model.throughput import ThroughputModel
 
 _NEWS_PERCENT = 5
@@ -98,6 +99,23 @@ def goodput_of(status: TrainingJobStatus) -> GoodputModel | None:
         )
     except ValueError:  # what a broken client reported contradicts itself
         return None
+
+
+def chosen_batch(status: TrainingJobStatus, workers: Sequence[WorkerPlacement]) -> int:
+    """Return the samples of a step with which a placement of a job has the highest goodput; 0: the script's batch does not grow, or too
+    little is known.
+
+    Args:
+        status: of the job, before it is placed.
+        workers: its placement.
+    """
+    known, model = status.goodput, goodput_of(status)
+    if known is None or model is None or known.batch.noise_scale is None:
+        return 0
+    if known.batch.max_batch <= known.batch.initial_batch:
+        return 0
+    nodes = len({worker.node for worker in workers})
+    return model.best(ReplicaLayout(nodes, len(workers))).batch(len(workers))
 
 
 def _is_possible(batch: BatchStatus) -> bool:

@@ -106,8 +106,10 @@ def refused(status: Status, reason: str, message: str, now_seconds: float) -> St
     return with_conditions(status, now_seconds, (ConditionType.ACCEPTED, False, reason, message))
 
 
-def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: float) -> Status:
-    """An attempt begins: the GPUs are chosen, the pods are to be made."""
+def placed(
+    status: Status, placement: Sequence[WorkerPlacement], now_seconds: float, batch: int = 0
+) -> Status:
+    """An attempt begins: the GPUs and the batch are chosen, the pods are to be made."""
     nodes = ", ".join(sorted({worker.node for worker in placement}))
     workers = "one worker" if len(placement) == 1 else f"{len(placement)} workers"
     changes = [(ConditionType.PLACED, True, "GPUsChosen", f"Placed {workers} on {nodes}.")]
@@ -120,6 +122,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         _gone_on(status),
         attempt=status.attempt + 1,
         attempt_workers=len(placement),
+        attempt_batch=batch,
         placement=placement_status(placement),
         # With another number of workers, each may hold another part of the batch.
         profile=status.profile if workers_before == len(placement) else None,

@@ -129,6 +129,42 @@ def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
     assert [jobs for jobs, _ in elastic.asked] == [["m"], ["k", "m"], ["k", "m"]]
 
 
+def test_it_is_asked_when_a_rigid_job_comes_or_goes_but_not_when_it_starts() -> None:
+    elastic = Recorded({"m": 1})
+    made = scheduler(elastic, malleable("m"))
+    made.decide(0.0)
+    rigid = a_job("r").needs(2)
+    for moment, change, left in (
+        (1.0, lambda: made.observe(rigid.made), 2),
+        (2.0, lambda: made.observe(rigid.runs_on("n/0", "n/1").made), None),
+        (3.0, lambda: made.observe(rigid.leaves("n/0", "n/1").made), None),
+        (4.0, lambda: made.forget("r"), 4),
+    ):
+        before = len(elastic.asked)
+        change()
+        made.decide(moment)
+        assert [free for _, free in elastic.asked[before:]] == ([] if left is None else [{"n": left}])
+
+
+def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:
+    elastic = Recorded({"m": 0})
+    made = scheduler(elastic, malleable("m"), a_job("r").needs(4).made)
+    made.decide(0.0)
+    made.observe(a_job("s").needs(1).made)
+    made.decide(1.0)
+    assert elastic.asked == [], "none is left to divide"
+
+
+def test_a_rescale_within_the_minimum_run_time_is_due_at_its_end() -> None:
+    running = replace(a_job("m").needs(1).runs_on("n/0").made, demand=malleable("m").demand)
+    running = replace(running, started_seconds=50.0)
+    made = scheduler(Recorded({"m": 2}), running)
+    for moment in (60.0, 540.0):
+        assert made.decide(moment).rescales == {}
+    assert made.next_decision_seconds(540.0) == 550.0
+    assert made.decide(550.0).rescales == {"m": 2}
+
+
 def test_it_is_asked_at_the_moment_that_it_is_due() -> None:
     elastic = Recorded({"m": 1})
     made = scheduler(elastic, malleable("m"))

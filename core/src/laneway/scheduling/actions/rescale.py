@@ -7,6 +7,7 @@ would lose unsaved work. A rescale that a user asks for also waits until the new
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.actions.worker_counts import waiting_with
@@ -77,9 +78,16 @@ def _grows(job: Job) -> bool:
 
 
 def rescale_due_seconds(state: SchedulerState, now_seconds: float) -> float:
-    """Return when the first rescale that a user asks for may follow the last one of its job; infinite: none waits for that."""
-    due = (_again_seconds(state, state.jobs[key]) for key in state.resized)
-    return min((seconds for seconds in due if seconds > now_seconds), default=float("inf"))
+    """Return when the first job that is to be rescaled has run for its minimum run time; infinite: none waits for that."""
+    requested = (_again_seconds(state, state.jobs[key]) for key in state.resized)
+    chosen = (
+        state.policies.preemption.protected_until_seconds(job)
+        for job in map(state.jobs.__getitem__, state.worker_counts)
+        if job.state is JobState.RUNNING and state.worker_counts[job.key] != len(job.placement)
+    )
+    return min(
+        (seconds for seconds in chain(requested, chosen) if seconds > now_seconds), default=float("inf")
+    )
 
 
 def _rescale(session: Session, job: Job, workers: int) -> None:

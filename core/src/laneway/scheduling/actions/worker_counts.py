@@ -19,12 +19,12 @@ REALLOT_SECONDS = 60.0
 
 
 class WorkerCounts:
-    """Calls the policy when a malleable job comes or goes, and after ``REALLOT_SECONDS``."""
+    """Calls the policy when a job comes or goes, malleable or rigid, and after ``REALLOT_SECONDS``."""
 
     def __init__(self, policy: ElasticPolicy) -> None:
         self._policy = policy
         self._asked_seconds = -math.inf
-        self._asked_of: dict[str, tuple[int, int, frozenset[int]]] = {}
+        self._asked_of: tuple[dict[str, tuple[int, int, frozenset[int]]], int] = ({}, 0)
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state how many workers each malleable job gets."""
@@ -35,14 +35,15 @@ class WorkerCounts:
             key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
             for key, job in malleable.items()
         }
-        if ranges == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
+        asked_of = (ranges, _rigid_gpus(state, malleable) if malleable else 0)
+        if asked_of == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
-        self._asked_seconds, self._asked_of = now_seconds, ranges
+        self._asked_seconds, self._asked_of = now_seconds, asked_of
         state.set_worker_counts(*self._counts(state, malleable, now_seconds))
 
     def next_seconds(self) -> float:
         """Return when the policy is called next; infinite: no job is malleable."""
-        return self._asked_seconds + REALLOT_SECONDS if self._asked_of else math.inf
+        return self._asked_seconds + REALLOT_SECONDS if self._asked_of[0] else math.inf
 
     def _counts(
         self, state: SchedulerState, malleable: Mapping[str, Job], now_seconds: float
@@ -174,3 +175,13 @@ def waiting_with(job: Job, workers: int) -> Job:
     """Return a job as it would wait with a number of workers."""
     demand = replace(job.demand, workers=workers, min_workers=None, max_workers=None)
     return replace(job, state=JobState.WAITING, placement=(), demand=demand)
+
+
+def _rigid_gpus(state: SchedulerState, malleable: Mapping[str, Job]) -> int:
+    """Return the GPUs that rigid jobs hold or wait for, at most those of the cluster: beyond that, none are left to divide."""
+    wanted = sum(
+        job.demand.gpus
+        for key, job in state.jobs.items()
+        if key not in malleable and (job.placement or not job.suspended)
+    )
+    return min(wanted, len(state.allocations.gpus))

@@ -146,6 +146,15 @@ def test_it_grows_within_the_quota_of_its_namespace() -> None:
     assert decided(running("team/j", "n/0", wants=3), **options).rescales == {"team/j": 3}
 
 
+@pytest.mark.parametrize(("gpus", "rescales"), [(2, {}), (3, {"j": 3})])
+def test_it_grows_on_the_model_of_its_round_only(gpus: int, rescales: dict[str, int]) -> None:
+    """Else it would be stopped, and would not start on the GPUs of two models."""
+    nodes = [a_node("a", gpus), a_node("t", 2, model="T4")]
+    decision = decided(running("j", "a/0", wants=3), order="gavel-las", nodes=nodes)
+    assert decision.rescales == rescales
+    assert set(decision.held_rescales) == {"j"} - rescales.keys()
+
+
 def test_it_does_not_pass_a_job_that_blocks_under_a_strict_order() -> None:
     wide = a_job("w").needs(4).created(0.0)
     job = running("j", "n/0", wants=2, created_seconds=1.0)

@@ -7,6 +7,7 @@ would lose unsaved work. A rescale that a user asks for also waits until the new
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 
 from laneway.scheduling.actions.stop import stop
@@ -130,15 +131,24 @@ def _fits_without_itself(session: Session, job: Job, workers: int) -> bool:
     """Whether the new gang has a place once the job has released its GPUs."""
     statement = session.statement()
     statement.preempt({job.key: PreemptionAction.EVICT})
-    place = session.place(waiting_with(job, workers), FUTURE_IDLE)
+    place = session.place(_as_scheduled_with(session.state, job, workers), FUTURE_IDLE)
     statement.rollback()
     return place is not None
+
+
+def _as_scheduled_with(state: SchedulerState, job: Job, workers: int) -> Job:
+    """Return a job as it would wait with a number of workers, on the GPU model of its round."""
+    waiting, model = waiting_with(job, workers), state.round.assigned.get(job.key)
+    if model is None:
+        return waiting
+    return replace(waiting, demand=replace(waiting.demand, models=frozenset({model})))
 
 
 def _has_room(session: Session, job: Job, admission: Admission) -> bool:
     """Whether its further workers fit on idle GPUs that no job before this one may claim, within the quota of its namespace."""
     assert job.requested_workers is not None
-    state, further = session.state, waiting_with(job, job.requested_workers - len(job.placement))
+    state = session.state
+    further = _as_scheduled_with(state, job, job.requested_workers - len(job.placement))
     if admission(state, further, session.now_seconds) is not None:
         return False
     sort_key = state.ranking.sort_keys[job.key]

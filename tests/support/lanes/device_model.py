@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from laneway.lanes.overlap import Overlap
 from laneway.lanes.rate_control import RateControl
@@ -30,6 +31,9 @@ class ModelTenant:
 
     gap_seconds: float = 0.0
     """Time between two iterations for which the device is not needed."""
+
+    gap_spread: float = 0.0
+    """By which part that time varies, up and down."""
 
     demand: float = 1.0
     """The part of the device that it needs to run at full speed."""
@@ -113,6 +117,7 @@ class DeviceModel:
     overlaps: int = 0
     """How many there were."""
 
+    _random: Random = field(default_factory=lambda: Random(0))
     _overlapped: Overlap | None = None
     """The overlap in which its tenant has had its turn."""
 
@@ -228,7 +233,8 @@ class DeviceModel:
         tenant.busy_seconds += tenant.inside_seconds
         tenant.done_seconds = tenant.inside_seconds = 0.0
         tenant.completed += 1
-        tenant.gap_left_seconds = tenant.gap_seconds
+        spread = self._random.uniform(-tenant.gap_spread, tenant.gap_spread) if tenant.gap_spread else 0.0
+        tenant.gap_left_seconds = tenant.gap_seconds * (1.0 + spread)
         assert tenant.turn_began is not None
         over = tenant.fills_gap or self.now + STEP_SECONDS - tenant.turn_began >= tenant.turn_seconds - 1e-9
         self._idle = tenant.in_gap

@@ -14,10 +14,14 @@ measured is *progress*: iterations times the time that an iteration takes alone.
   on a full device, all lanes run in parallel. So on a full device a try costs the holder half an iteration of the other. If
   all lanes divided the device equally for as long, a large share would lose many times as much.
 - A full device stays full until a tenant joins, leaves or changes its pace. Then trials begin again.
+- Tenants that all have their shares in parallel may still do more in turns: those that need all of the device for a part of
+  their time fall into step (:mod:`laneway.lanes.mode_comparison`). So if parallel lanes do less than a device that is never
+  idle, turns are tried, and the lanes stay with what does more.
 
 A tenant's reports cannot gain it more than its share. While lanes take turns, a tenant is charged with wall time, whatever it
 reports. So a tenant that claims little progress has the device alone for its share of the time, which is what it is promised,
-and the other tenants' lags do not depend on its reports.
+and the other tenants' lags do not depend on its reports. Reports that make one of the two seem to do more change nothing about
+that: in turns each tenant has its share, and in parallel a lag ends the phase.
 
 Nor does a tenant gain by yielding late, so that the others no longer wait for it. What it takes beside them is charged with
 wall time too, is not forgiven, and keeps the lanes taking turns until the tenant is due for one again.
@@ -28,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from laneway.lanes.mode_comparison import ModeComparison
 from laneway.lanes.overlap import Overlap, next_overlap
 from laneway.lanes.tenant_use import TenantUse
 from laneway.lanes.trial_backoff import TrialBackoff
@@ -69,6 +74,22 @@ class RateRules:
 
     measuring_fraction: float = 0.05
     """The most time, as a part, that measuring again may take."""
+
+    compared_seconds: float = 4.0
+    """How long turns and parallel lanes are measured, at least, before they are compared."""
+
+    compared_iterations: int = 12
+    """How many iterations each tenant has in that time, at least."""
+
+    longest_comparison_seconds: float = 60.0
+    """A trial of turns ends without a result after this time, because iterations are too long."""
+
+    turns_gain_ratio: float = 0.03
+    """Lanes stay with turns if these do more by this part; less is noise."""
+
+    turns_loss_ratio: float = 0.2
+    """They do not if a tenant then does less by more than this part: one that loads data between short iterations waits for the long
+    ones of others each time."""
 
 
 @dataclass(slots=True)
@@ -114,6 +135,14 @@ class _Account:
         """Return how long its share would take to yield what it lacks."""
         return self.lag_seconds / self.share if self.share else 0.0
 
+    @property
+    def allowed_lag(self) -> float:
+        """Return the lag that the parallel phase has not caused. Just after an iteration began it is smaller by that iteration, so one
+        that began with a lag may have as much again before the next one begins."""
+        if self.lag_at_start <= 0.0 or not self.share:
+            return 0.0
+        return self.lag_at_start + (self.alone_seconds or 0.0) / self.share
+
 
 @dataclass(slots=True)
 class RateControl:
@@ -153,14 +182,25 @@ class RateControl:
     """The same when the overlap began: in it, iterations that have just begun count."""
 
     _measuring_until_known: bool = False
+    _trying_turns: bool = False
+    """The lanes take turns to find out whether they do more than in parallel."""
+
+    _modes: ModeComparison = field(init=False)
     _trials: TrialBackoff = field(init=False)
+    """Of running in parallel."""
+
+    _trials_of_turns: TrialBackoff = field(init=False)
     _measure_again_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         rules = self.rules
-        self._trials = TrialBackoff(
-            rules.probe_seconds, rules.probe_backoff, rules.longest_probe_seconds, rules.pace_factor
+        self._trials, self._trials_of_turns = (
+            TrialBackoff(
+                rules.probe_seconds, rules.probe_backoff, rules.longest_probe_seconds, rules.pace_factor
+            )
+            for _ in range(2)
         )
+        self._modes = ModeComparison(rules.compared_iterations, rules.compared_seconds)
         self._measure_again_seconds = self.rules.measure_again_seconds
 
     def observe(self, uses: Sequence[TenantUse], now_seconds: float) -> bool:
@@ -181,7 +221,10 @@ class RateControl:
             self.overlap = None
             self._run_in_parallel(now_seconds, tried=False)
             return self.serial
-        self._trials.restart_if_changed(_paces(active), now_seconds)
+        for trials in (self._trials, self._trials_of_turns):
+            trials.restart_if_changed(_paces(active), now_seconds)
+        mode = self.serial if self.overlap is None else None
+        self._modes.observe([account.use for account in active], mode, now_seconds)
         if not self.serial:
             self._serialise_if_due(active, now_seconds)
         elif self.overlap is not None:
@@ -332,8 +375,9 @@ class RateControl:
     def _serialise_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
         unmeasured = [a for a in active if self._needs_measurement(a, now_seconds)]
         tolerance = self.rules.tolerance_seconds
-        behind = [a for a in active if a.lag_of_share > max(0.0, a.lag_at_start) + tolerance]
+        behind = [a for a in active if a.lag_of_share > a.allowed_lag + tolerance]
         if not unmeasured and not behind and not any(account.overdrawn for account in active):
+            self._try_turns_if_due(active, now_seconds)
             return
         brief = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
         self._noise_seconds = self.rules.tolerance_seconds if brief else 0.0
@@ -343,12 +387,52 @@ class RateControl:
             else:
                 self._trials.succeed()
         self._measuring_until_known = bool(unmeasured)
+        self._take_turns(unmeasured or behind, now_seconds)
+
+    def _take_turns(self, first: Sequence[_Account], now_seconds: float) -> None:
         self.serial, self._since_seconds = True, now_seconds
         self._trials.schedule(now_seconds)
-        first = unmeasured or behind
         for account in self._accounts.values():
             account.parallel_turns, account.alone_since = account.use.turns, None
             account.had_to_catch_up = any(account is each for each in first)
+
+    def _try_turns_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
+        """Let lanes take turns that have their shares in parallel, if that does more or was not tried for a while."""
+        in_parallel = self._work(active, serial=False)
+        if in_parallel is None or in_parallel * (1.0 + self.rules.turns_gain_ratio) >= 1.0:
+            return
+        if self._turns_do_more(active):
+            self._trials.fail(_paces(active))
+            self._take_turns((), now_seconds)
+        elif now_seconds >= self._trials_of_turns.due_seconds:
+            self._modes.forget(serial=True)
+            self._trying_turns = True
+            self._take_turns((), now_seconds)
+
+    def _end_trial_of_turns(self, active: Sequence[_Account], now_seconds: float) -> None:
+        lasted_seconds = now_seconds - self._since_seconds
+        if self._work(active, serial=True) is None and lasted_seconds < self.rules.longest_comparison_seconds:
+            return
+        self._trying_turns = False
+        if self._turns_do_more(active):
+            self._trials_of_turns.succeed()
+            self._trials.schedule(now_seconds)
+        else:
+            self._trials_of_turns.fail(_paces(active))
+            self._trials_of_turns.schedule(now_seconds)
+            self._run_in_parallel(now_seconds, tried=False)
+
+    def _work(self, active: Sequence[_Account], *, serial: bool) -> float | None:
+        return self._modes.work(serial, {account.use.key: account.alone_seconds for account in active})
+
+    def _gain_of_turns(self, active: Sequence[_Account]) -> float | None:
+        """Return by which part more is done in turns than in parallel; None if that is not known."""
+        in_turns, in_parallel = self._work(active, serial=True), self._work(active, serial=False)
+        return in_turns / in_parallel - 1.0 if in_turns and in_parallel else None
+
+    def _turns_do_more(self, active: Sequence[_Account]) -> bool:
+        gains = (self._gain_of_turns(active) or 0.0) > self.rules.turns_gain_ratio
+        return gains and self._modes.least_ratio() >= 1.0 - self.rules.turns_loss_ratio
 
     def _end_serial_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
         if any(account.overdrawn for account in active):
@@ -361,7 +445,14 @@ class RateControl:
             )
             self._trials.due_seconds = now_seconds
             self._gained_seconds = 0.0  # without an iteration's time alone, progress was not known
-        if self._gained_seconds > self._noise_seconds and self._caught_up(active):
+            if self._gain_of_turns(active) is not None and not self._turns_do_more(active):
+                self._run_in_parallel(now_seconds, tried=False)
+                return
+        if self._trying_turns:
+            self._end_trial_of_turns(active, now_seconds)
+            return
+        gained = self._gained_seconds > self._noise_seconds and not self._turns_do_more(active)
+        if gained and self._caught_up(active):
             self._run_in_parallel(now_seconds, tried=False)
         elif now_seconds >= self._trials.due_seconds:
             self._begin_overlap(active, now_seconds)
@@ -406,7 +497,10 @@ class RateControl:
         if not self.serial:
             return
         self.serial, self._tried, self._since_seconds = False, tried, now_seconds
-        self._gained_seconds = 0.0
+        self._trying_turns, self._gained_seconds = False, 0.0
+        if tried:
+            self._modes.forget(serial=False)
+            self._trials_of_turns.schedule(now_seconds)
         for account in self._accounts.values():
             account.lag_at_start = account.lag_of_share
 

@@ -135,6 +135,93 @@ def test_a_job_that_loads_data_between_iterations_has_its_share_of_its_progress_
         assert got >= 0.95 * share * of_alone, made
 
 
+def loaders(*cycles: tuple[float, float]) -> list[ModelTenant]:
+    """Tenants that load data for a part of their time: by the part on the device and the time of both, alone."""
+    return [
+        ModelTenant(100, part * seconds, gap_seconds=(1 - part) * seconds, gap_spread=0.2)
+        for part, seconds in cycles
+    ]
+
+
+def speeds(
+    tenants: Sequence[ModelTenant], control: RateControl | None, seconds: float = 120.0
+) -> list[float]:
+    """Return each tenant's speed in a time that begins with their arrival; 1 is its speed alone."""
+    model = DeviceModel(tenants, 0.0, control)
+    model.run(seconds)
+    return [each.completed * (each.iteration_seconds + each.gap_seconds) / seconds for each in tenants]
+
+
+@pytest.mark.parametrize(
+    ("story", "cycles", "least"),
+    [
+        ("two that use half of the device", [(0.5, 0.2), (0.5, 0.2)], 0.94),
+        ("two with short iterations", [(0.5, 0.04), (0.5, 0.04)], 0.9),
+        ("one that uses much of it beside one that uses little", [(0.3, 0.3), (0.7, 0.3)], 0.94),
+        ("one that uses more than half of it beside one that uses less", [(0.4, 0.25), (0.6, 0.25)], 0.94),
+        ("two that use more than there is", [(0.6, 0.25), (0.6, 0.25)], 0.82),
+        ("two that use little", [(0.3, 0.3), (0.3, 0.3)], 0.94),
+    ],
+)
+def test_lanes_take_turns_where_tenants_then_do_more(
+    story: str, cycles: list[tuple[float, float]], least: float
+) -> None:
+    controlled, parallel = speeds(loaders(*cycles), RateControl()), speeds(loaders(*cycles), None)
+    assert min(controlled) >= least, f"{story}: {controlled}, in parallel {parallel}"
+    assert sum(controlled) > 1.03 * sum(parallel), f"{story}: {controlled}, in parallel {parallel}"
+
+
+def test_lanes_run_in_parallel_where_a_tenant_would_wait_for_long_iterations_of_another_each_time() -> None:
+    """In turns, the short one has one iteration between two long ones, and makes a quarter of its speed alone."""
+    short, long = speeds(loaders((0.5, 0.1), (0.75, 0.4)), RateControl())
+    assert short >= 0.6
+    assert long >= 0.6
+
+
+@settings(max_examples=examples(20))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.2, 0.3, 0.5, 0.7, 0.9]), st.sampled_from([0.05, 0.1, 0.2, 0.3])),
+        min_size=2,
+        max_size=4,
+    ),
+    st.sampled_from([0.5, 1.0]),
+)
+def test_tenants_that_load_data_do_no_less_than_in_parallel(
+    cycles: list[tuple[float, float]], demand: float
+) -> None:
+    def work(control: RateControl | None) -> float:
+        tenants = loaders(*cycles)
+        for each in tenants:
+            each.demand = demand
+        DeviceModel(tenants, 0.0, control).run(120.0)
+        return sum(each.progress_seconds for each in tenants)
+
+    assert work(RateControl()) >= 0.94 * work(None)
+
+
+def test_a_device_that_runs_both_at_full_speed_is_not_tried_in_turns_often() -> None:
+    tenants = loaders((0.5, 0.2), (0.5, 0.2))
+    for each in tenants:
+        each.demand = 0.4
+    assert min(speeds(tenants, RateControl())) >= 0.97
+
+
+@settings(max_examples=examples(20))
+@given(st.integers(2, 5), st.sampled_from([0.2, 0.5, 1.0]), st.sampled_from([0.0, 0.1, 10.0]))
+def test_false_reports_of_a_tenant_that_loads_data_cost_no_other_its_share(
+    number: int, gap: float, reported_iterations: float
+) -> None:
+    tenants = [ModelTenant(25, gap_seconds=gap * 0.02, gap_spread=0.2) for _ in range(number)]
+    tenants[0].reported_iterations = reported_iterations
+    model = DeviceModel(tenants, 0.0)
+    model.run(SETTLED_SECONDS)
+    made = progress(model)
+    alone = 1.0 / (1.0 + gap)
+    for got, share in zip(made[1:], shares(tenants)[1:], strict=True):
+        assert got >= 0.95 * share * alone - TURNS, made
+
+
 @settings(max_examples=examples(20))
 @given(WEIGHTS, st.sampled_from([0.0, 0.1]), st.sampled_from([2.0, 4.3, 7.7]))
 def test_shares_hold_again_soon_after_arrivals_and_leaves(

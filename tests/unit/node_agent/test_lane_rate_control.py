@@ -39,6 +39,17 @@ def test_lanes_of_a_contended_gpu_divide_its_time_by_shares(shares: tuple[int, .
     assert sum(made) >= 0.97
 
 
+def test_jobs_that_compute_for_half_of_their_time_take_turns_in_step() -> None:
+    """In parallel, their iterations drift into one another, and take up to twice as long as alone."""
+    bench = GPUBench()
+    trainers = tenants(bench, (50, 50), iteration_seconds=0.1, gap_seconds=0.1)
+    trainers[1].gap_seconds = 0.085
+    train(bench, trainers, 15.0)
+    made = train(bench, trainers, 60.0)
+    for got, alone in zip(made, (0.1 / 0.2, 0.1 / 0.185), strict=True):
+        assert got >= 0.85 * alone, made
+
+
 @pytest.mark.parametrize(("seconds", "least"), [(1, 0.8), (2, 0.95), (4, 0.97), (10, 0.98)])
 def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float) -> None:
     """As far as turns allow: a round of these takes 0.4 s, and each trial of running in parallel costs an iteration."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import Demand
+from laneway.scheduling import Demand, policies
+from laneway.scheduling.elastic.policy import MalleableJob
 from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.model.throughput import ThroughputModel
-from laneway.simulator import Costs, Simulation, TraceJob
+from laneway.simulator import IDEAL, Costs, Latencies, OperatorModel, Simulation, TraceJob, make_nodes
 from laneway.simulator.history import Phase
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
@@ -77,6 +79,53 @@ def test_the_scheduler_learns_what_jobs_report_of_their_goodput() -> None:
     simulation = simulated(malleable("a", 400), nodes="1x4", order="pollux", model=Reporting())
     assert [workers for workers, _, _ in workers_over_time(simulation, "a")][-1] == 1
     assert simulated(malleable("b", 400), nodes="1x4", order="pollux").runs["b"].rescales > 0
+
+
+@dataclass
+class Recorded:
+    """Gives every job two workers, from some time on three, and keeps what it was reported of the jobs."""
+
+    more_after_seconds: float
+    reported: list[MalleableJob] = field(default_factory=list)
+
+    def allot(
+        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+    ) -> Mapping[str, int]:
+        self.reported.extend(jobs)
+        return dict.fromkeys((job.key for job in jobs), 3 if now_seconds >= self.more_after_seconds else 2)
+
+
+def rescaled_once(operator: OperatorModel) -> Recorded:
+    """What a policy is reported of a job that it rescales after a minute, while others come."""
+    elastic = Recorded(more_after_seconds=60.0)
+    chosen = policies(order="fifo", preemption_options={"min_run_seconds": 0.0})
+    trace = [
+        malleable("ns/a", 400),
+        *(malleable(f"ns/{second}", 5, submit=float(second), fewest=2) for second in range(61, 140, 2)),
+    ]
+    costs = Costs(leave_seconds=5.0, restart_seconds=7.0)
+    simulation = Simulation(
+        trace, make_nodes("1x4"), replace(chosen, elastic=elastic), costs, operator=operator
+    )
+    simulation.run()
+    return elastic
+
+
+def test_a_policy_knows_how_many_workers_a_job_had_that_waits_to_be_restarted() -> None:
+    """So does the operator (``status.attemptWorkers``): else the job could not have more than its fewest workers."""
+    reported = [job for job in rescaled_once(IDEAL).reported if job.key == "ns/a"]
+    waiting = [job for job in reported if not job.workers and job.restarts]
+    assert waiting
+    assert {job.explored_workers for job in waiting} == {2}
+
+
+def test_a_policy_knows_what_the_last_rescale_cost_as_the_operator_measures_it() -> None:
+    operator = OperatorModel(latencies=Latencies(0.0, 0.0, 0.0, 0.0))
+    reported = [job for job in rescaled_once(operator).reported if job.key == "ns/a" and job.workers]
+    assert reported[0].rescale_seconds is None
+    assert reported[-1].rescale_seconds == pytest.approx(12.0, abs=0.2)
+    ideal = [job for job in rescaled_once(IDEAL).reported if job.key == "ns/a"]
+    assert {job.rescale_seconds for job in ideal} == {None}, "as in the simulators of the papers"
 
 
 @settings(max_examples=examples(15))

@@ -90,7 +90,7 @@ class Executor:
             if not nodes <= run.last_nodes:
                 run.migrations += 1
                 cost_seconds += self._costs.migration_seconds
-        run.last_nodes = nodes
+        run.last_nodes, run.last_workers = nodes, len(placement)
         run.attempt += 1
         self._stage.enter(run, JobState.STARTING, placement)
         written_seconds = self._starts.begin(run.job.key, len(placement), self._stage.now_seconds)
@@ -124,7 +124,7 @@ class Executor:
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         if preemption.reason is PreemptionReason.RESCALED:
-            run.rescales += 1
+            run.begin_rescale(self._stage.now_seconds)
         else:
             run.preemptions += 1
         if preemption.action is PreemptionAction.EVICT:

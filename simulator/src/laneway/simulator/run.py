@@ -104,11 +104,24 @@ class Run:
     """Attempts that did not start as a whole."""
 
     rescales: int = 0
+    rescaled_seconds: float | None = None
+    """When it was last stopped to be rescaled, until it runs again; None: it is not being rescaled."""
+
+    rescaled_attempt: int = 0
+    """Which attempt was stopped then."""
+
+    waited_at_rescale_seconds: float = 0.0
+    rescale_seconds: float | None = None
+    """How long its last rescale kept it from training, the wait for GPUs not counted, as far as the operator knows."""
+
     migrations: int = 0
     """Restarts on a node that it was not on before."""
 
     refused_nodes: frozenset[str] = frozenset()
     """Where kube-scheduler refuses workers of its current attempt."""
+
+    last_workers: int = 0
+    """Of its current attempt, or of the last one."""
 
     last_nodes: frozenset[str] = frozenset()
     """Its nodes when it last held GPUs."""
@@ -171,6 +184,19 @@ class Run:
                 self.first_run_seconds = now_seconds
         self.version += 1
 
+    def begin_rescale(self, now_seconds: float) -> None:
+        """It is stopped to be rescaled."""
+        self.rescales += 1
+        self.rescaled_seconds, self.rescaled_attempt = now_seconds, self.attempt
+        self.waited_at_rescale_seconds = self.waited_seconds
+
+    def end_rescale(self, now_seconds: float) -> None:
+        """It runs: the operator has measured what the rescale cost, if this is the first attempt after one."""
+        if self.rescaled_seconds is not None and self.attempt == self.rescaled_attempt + 1:
+            waited_seconds = self.waited_seconds - self.waited_at_rescale_seconds
+            self.rescale_seconds = now_seconds - self.rescaled_seconds - waited_seconds
+        self.rescaled_seconds = None
+
     def stop(self) -> None:
         """It is told to stop, because it is evicted: it saves its work if it can, else it loses what it has not saved."""
         if self.job.saves:
@@ -219,6 +245,8 @@ class Run:
             sensitivity=self.job.sensitivity,
             goodput=self.goodput,
             restarts=self.evictions + self.failures,
+            explored_workers=self.last_workers,
+            rescale_seconds=self.rescale_seconds,
             preemptible=self.job.preemptible,
             unsaved_seconds=None if self.job.saves else self.executed_seconds - self.executed_seconds_at_save,
             starts_over=self.started_over,

@@ -254,6 +254,8 @@ class Simulation:
     def _run(self, run: Run) -> None:
         """All workers of a job run."""
         self.enter(run, JobState.RUNNING)
+        if self._operator is not IDEAL:
+            run.end_rescale(self.now_seconds)
         self._lost.note_running(run)
 
     def _finish(self, run: Run) -> None:

@@ -102,6 +102,13 @@ def test_one_that_is_to_have_others_starts_again() -> None:
     assert len(elastic.asked) == 1, "nobody has come or gone"
 
 
+def test_the_end_of_the_minimum_run_time_is_a_moment_to_decide_though_no_job_waits() -> None:
+    running = a_job("m").needs(1).runs_on("n/0").made
+    made = scheduler(Recorded({"m": 2}), replace(running, demand=malleable("m").demand))
+    assert made.decide(470.0).rescales == {}
+    assert made.next_decision_seconds(470.0) == 500.0 < 470.0 + REALLOT_SECONDS
+
+
 def test_the_policy_rescales_no_job_that_would_lose_its_work() -> None:
     running = a_job("m").needs(1).runs_on("n/0").made
     running = replace(running, demand=malleable("m").demand, as_of_seconds=700.0)

@@ -23,3 +23,7 @@ class Consolidate(WithoutProfile):
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit on the fewest nodes that could hold it."""
         return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, consolidated)
+
+    def needs_consolidation(self, job: Job) -> bool:
+        """Every gang does."""
+        return True

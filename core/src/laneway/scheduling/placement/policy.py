@@ -59,6 +59,15 @@ class SharesGPUs(Protocol):
         ...
 
 
+@runtime_checkable
+class ConsolidatesGangs(Protocol):
+    """A placement policy by which some gangs wait for the fewest nodes."""
+
+    def needs_consolidation(self, job: Job) -> bool:
+        """Whether a job waits for the fewest nodes that can hold it."""
+        ...
+
+
 class WithoutProfile:
     """A placement policy that reads no profile."""
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.snapshot import Job, Profile, WorkerPlacement
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_fragments
 from laneway.scheduling.placement.gang_placing import (
     Choice,
@@ -37,16 +37,16 @@ class TiresiasPlacement:
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit, or should wait for fewer nodes."""
-        rule = consolidated if self.needs_consolidation(job.profile) else _fragments
+        rule = consolidated if self.needs_consolidation(job) else _fragments
         return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, rule)
 
     def profile_key(self, job: Job) -> Hashable:
         """Return whether the model is to be consolidated."""
-        return self.needs_consolidation(job.profile)
+        return self.needs_consolidation(job)
 
-    def needs_consolidation(self, profile: Profile | None) -> bool:
-        """Whether a model suffers from being spread."""
-        skew_ratio = None if profile is None else profile.skew_ratio
+    def needs_consolidation(self, job: Job) -> bool:
+        """Whether its model suffers from being spread."""
+        skew_ratio = None if job.profile is None else job.profile.skew_ratio
         if skew_ratio is None:
             return self.consolidate_unprofiled
         return skew_ratio > self.skew_threshold_ratio

@@ -14,6 +14,7 @@ from laneway.api.gpu_sharing import ACTIVE_PERCENT, OFFERED_PERCENT
 from laneway.scheduling import ForeignTenant, Node, Profile
 from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.scheduling.placement.best_fit import BestFit
+from laneway.scheduling.placement.consolidate import Consolidate
 from laneway.scheduling.placement.joined import Joined
 from laneway.scheduling.placement.lanes import Lanes
 from laneway.scheduling.placement.policy import PlacementPolicy
@@ -68,6 +69,17 @@ def test_a_gang_takes_the_gpus_that_are_left_and_joins_on_the_others() -> None:
     found = placed(
         Joined(Topology(), Lanes()), [shared("n", 2)], there, does(COMPUTES, a_job("gang").needs(2))
     )
+    assert sorted(gpus_of(found, "gang")) == ["n/0", "n/1"]
+
+
+def test_a_gang_that_the_policy_keeps_on_few_nodes_joins_others_there_only() -> None:
+    nodes = [shared("m", 2), shared("n", 2)]
+    busy = [does(COMPUTES, a_job(name)).runs_on(f"{name}/0") for name in ("m", "n")]
+    gang = does(COMPUTES, a_job("gang").needs(2))
+    assert "gang" not in placed(Joined(Consolidate(), Lanes()), nodes, *busy, gang).starts
+    assert "gang" in placed(Joined(BestFit(), Lanes()), nodes, *busy, gang).starts
+    idle = does(READS, a_job("n")).runs_on("n/0")
+    found = placed(Joined(Consolidate(), Lanes()), nodes, busy[0], idle, gang)
     assert sorted(gpus_of(found, "gang")) == ["n/0", "n/1"]
 
 

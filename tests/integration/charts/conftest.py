@@ -72,7 +72,8 @@ def _install(plane: LoopbackControlPlane) -> None:
         assert done.returncode == 0, done.stderr
 
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in NODES]
-    objects = rendered(CHART / "ci" / "simulated-values.yaml", "--set", "crds.enabled=false")
+    # Authors' own pods may have shares; test_pod_admission.py puts the policy of shared GPUs in force in its own part.
+    objects = rendered(CHART / "ci" / "simulated-values.yaml", "--set", "crds.enabled=false,sharing=off")
     kubectl("create", "namespace", NAMESPACE)
     kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
     kubectl("apply", "--server-side", "--validate=strict", "-f", "-", text=objects)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 from laneway.api import names
 from laneway.api.reserved_names import OPERATORS_ANNOTATIONS, OPERATORS_LABELS, PLUGINS_PATHS, USERS_VARIABLES
 
@@ -18,6 +19,7 @@ from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import rendered
 
 NAMESPACE = "authors"
+OPERATOR = "system:serviceaccount:laneway-system:laneway-operator"
 POLICY_TIMEOUT_SECONDS = 60.0
 
 Raw = dict[str, Any]
@@ -435,3 +437,34 @@ def test_the_policy_can_be_switched_off(values_file: Callable[[str], Any]) -> No
     off = values_file("pods: {admissionPolicy: {enabled: false}}")
     assert "-pods.laneway-system.laneway.dev" in rendered(CHART / "ci" / "simulated-values.yaml")
     assert "-pods.laneway-system.laneway.dev" not in rendered(off)
+
+
+@pytest.fixture
+def sharing(author: Author) -> Iterator[None]:
+    """The policy is that of a chart with shared GPUs, and afterwards again what it was."""
+
+    def put_in_force(value: str, condition: Callable[[], bool]) -> None:
+        objects = rendered(CHART / "ci" / "simulated-values.yaml", "--set", f"sharing={value}")
+        policies = [
+            each
+            for each in yaml.safe_load_all(objects)
+            if each and each["kind"] == "ValidatingAdmissionPolicy"
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": policies}
+        taken(author.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=listed))
+        deadline = time.monotonic() + POLICY_TIMEOUT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, f"the policy of sharing {value} never came into force"
+
+    taken(author.create(a_pod("from-before")))
+    put_in_force("lanes", lambda: author.tries(a_pod()).returncode != 0)
+    yield
+    put_in_force("off", lambda: author.tries(a_pod()).returncode == 0)
+
+
+@pytest.mark.usefixtures("sharing")
+def test_only_workers_have_shares_of_gpus_that_jobs_share(author: Author) -> None:
+    refused(author.tries(a_pod()), "template of a TrainingJob", 'sharing to "off"')
+    taken(author.create(a_pod(), "--dry-run=server", "--as", OPERATOR))
+    taken(author.tries(a_pod(share="")))
+    taken(author.patches("from-before", {"metadata": {"labels": {"team": "y"}}}))

@@ -92,7 +92,8 @@ def test_an_operator_takes_its_time(trace: str, tmp_path: Path, capsys: pytest.C
     config = tmp_path / "operator.yaml"
     order = "{policy: tiresias-las, options: {thresholdsGpuSeconds: [30, 90]}}"
     config.write_text(
-        f"scheduling: {{order: {order}}}\ncycle: {{debounceMilliseconds: 500}}\n", encoding="utf-8"
+        f"sharing: off\nscheduling: {{order: {order}}}\ncycle: {{debounceMilliseconds: 500}}\n",
+        encoding="utf-8",
     )
     command = ["simulate", "--trace", trace, "--nodes", "1x1", "-o", "json", "--operator", str(config), *FREE]
     for option in ("observe_seconds=1", "request_seconds=0", "pods_seconds=2", "notice_seconds=4"):

@@ -37,7 +37,7 @@ from tests.unit.operator.builders import (
 )
 
 URGENT = PriorityClassRecord("urgent", 10, is_default=False)
-CONFIG = OperatorConfig()
+CONFIG = OperatorConfig(sharing="off")  # on nodes that offer more, for paused jobs
 
 
 def asked(depth: PreemptionAction, at: float = NOW - 5) -> JobBuilder:

@@ -27,7 +27,7 @@ def is_in_both(stage: str, name: str) -> bool:
         config = OperatorConfig.model_validate(file_with(stage, name))
     except ValidationError:
         return False
-    made, others = config.policies(), OperatorConfig().policies()
+    made, others = config.policies(), OperatorConfig(sharing="off" if name == "lanes" else "lanes").policies()
     is_default = name == "none" or name in (
         OperatorConfig().scheduling.order.policy,
         "best-fit",

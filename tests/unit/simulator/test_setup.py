@@ -68,7 +68,7 @@ def test_an_operators_configuration_gives_policies_and_the_model() -> None:
         configured, Latencies(pods_seconds=3), Failures(job_mtbf_seconds=900)
     )
     ((gpu,),) = (node.gpus for node in setup.nodes(make_nodes("1x1")))
-    assert (gpu.active_percent, gpu.lane_rules.max_lanes) == (100, 2)
+    assert (gpu.active_percent, gpu.lane_rules.max_lanes) == (400, 2)
 
 
 @pytest.mark.parametrize(("sharing", "offered", "active"), [("off", 100, 100), ("lanes", 800, 400)])

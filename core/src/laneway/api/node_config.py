@@ -134,7 +134,7 @@ class NodeConfig(Model):
 
     gpu_source: Literal["nvml", "simulated"] = "nvml"
     sharing: Sharing = Field(
-        default="off",
+        default="lanes",
         description="Whether jobs join others on GPUs. off: a GPU offers 100 percent. lanes: it offers 800, and 400 of them may take turns; "
         "lanes still keep the memory of its jobs within the GPU's.",
     )

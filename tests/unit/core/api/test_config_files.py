@@ -17,7 +17,7 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("", "off"), ("sharing: off", "off"), ('sharing: "off"', "off"), ("sharing: lanes", "lanes")],
+    [("", "lanes"), ("sharing: off", "off"), ('sharing: "off"', "off"), ("sharing: lanes", "lanes")],
 )
 def test_the_switch_is_read_quoted_or_not(text: str, want: str) -> None:
     """YAML takes an unquoted off for a boolean."""

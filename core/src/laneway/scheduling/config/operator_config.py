@@ -367,7 +367,7 @@ class OperatorConfig(Model):
         "needs it. For nodes on which hardly any other pods start.",
     )
     sharing: Sharing = Field(
-        default="off",
+        default="lanes",
         description="Whether jobs join others on GPUs. off: each share belongs to one job. lanes: a job also joins others where all of "
         "them together do more work. As in the nodes' configuration.",
     )

@@ -12,12 +12,18 @@ from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.cpus import cpus_of
+from laneway.operator.pacing import CPUS_AWAITED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import Taint
 from laneway.operator.state.records.waiting_pod import WaitingPod
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import PreemptionAction
-from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
+from laneway.scheduling.config.operator_config import (
+    OperatorConfig,
+    PolicyConfig,
+    SchedulingConfig,
+    TimeoutsConfig,
+)
 
 from tests.unit.operator.builders import (
     GIB,
@@ -215,6 +221,25 @@ def test_no_more_is_taken_back_than_the_one_that_starts_needs() -> None:
     cluster = Cluster()
     rich, new = runs(asking("rich", 1)), asking("new", 3).placed("n1", percent=50, at=NOW).record
     assert resized(cluster.run([rich, new], [pod_of(rich, 7, 7)])) == {"rich-0": 1600}, "a third of five"
+
+
+def test_a_job_whose_node_takes_cpus_back_slowly_is_told_and_starts_in_the_end() -> None:
+    """Its pods are created all the same in the end, so that kube-scheduler can refuse the node."""
+    cluster, rich = Cluster(), runs(asking("rich", 2))
+    waits, busy = asking("new", 6).visited().record, runs(asking("elsewhere", 6), "n2")
+    pods = [pod_of(rich, 4, 4), pod_of(busy)]
+    (start,) = [each for each in cluster.run([rich, waits, busy], pods).writes if each.job is waits]
+    new, pods[0] = waits.with_status(start.status), pod_of(rich, 2, 4)
+    placed = cluster.now
+    assert new.status.waiting is not None
+    assert new.status.waiting.message == "Waiting for n1 to take back 2 CPUs that ns/rich was lent."
+    created = 0.0
+    while new.status.attempt == 1:
+        for each in cluster.run([rich, new, busy], pods).writes:
+            if each.job is new:
+                created = created or (cluster.now if each.creates else 0.0)
+                new = new.with_status(each.status)
+    assert created == placed + CPUS_AWAITED_SECONDS < TimeoutsConfig().gang_timeout_seconds + placed
 
 
 def test_a_job_that_starts_waits_for_cpus_that_another_is_just_getting() -> None:

@@ -95,8 +95,8 @@ class _Nodes:
     free: dict[str, float] = field(default_factory=dict)
     """CPUs by node that nobody holds, in thousandths; infinite where nothing is known."""
 
-    coming: dict[str, int] = field(default_factory=dict)
-    """CPUs by node that workers are giving back."""
+    coming: dict[str, dict[str, int]] = field(default_factory=dict)
+    """CPUs that workers are giving back, by node and by key of the job."""
 
     short: set[str] = field(default_factory=set)
     """Nodes that lack CPUs for workers that start there, or for other pods."""
@@ -130,8 +130,8 @@ class CPUResizes:
         self._idle = False
         """Whether nothing is divided, and nothing that was divided before is left."""
 
-        self.held_back: frozenset[str] = frozenset()
-        """Uids of jobs that start, and whose pods are not created yet: their nodes' CPUs are being given back."""
+        self.held_back: dict[str, str] = {}
+        """By uid of a job that starts, and whose pods are not created yet: which CPUs are being given back for it, as a sentence."""
 
         self.lends = False
         """Whether workers have more CPUs than they request, or other pods wait for them."""
@@ -180,7 +180,7 @@ class CPUResizes:
             now_seconds: Unix time.
         """
         if self._idle or history.resizes_unavailable:
-            self.held_back = frozenset()
+            self.held_back = {}
             return ()
         again_seconds = self._divided_seconds + DIVIDED_AGAIN_SECONDS
         if (
@@ -192,7 +192,7 @@ class CPUResizes:
             self._due_seconds = again_seconds
             return ()
         if not self._divides and not any(_lacks_or_has_more(jobs, state)):
-            self._idle, self.lends, self.held_back = True, False, frozenset()
+            self._idle, self.lends, self.held_back = True, False, {}
             return ()
         self._allotments = sync.scheduler.allotments(decision)
         self._divided_seconds, self._due_seconds = now_seconds, math.inf
@@ -206,10 +206,11 @@ class CPUResizes:
             and job.job.key not in decision.preemptions
             and (changes := self._changes(job, state, history))
         ]
-        for _, changes in gangs:
+        for job, changes in gangs:
             for change in changes:
-                node = change.pod.node
-                this.coming[node] = this.coming.get(node, 0) + change.gives_millis
+                if change.gives_millis:
+                    of_node = this.coming.setdefault(change.pod.node, {})
+                    of_node[job.job.key] = of_node.get(job.job.key, 0) + change.gives_millis
         self._hold_back(this, jobs, decision, now_seconds)
         lent = _lent(changes for _, changes in gangs)
         self.lends = bool(lent or history.waiting_pods)
@@ -310,7 +311,7 @@ class CPUResizes:
 
     def _hold_back(self, this: _Nodes, jobs: JobCache, decision: Decision, now_seconds: float) -> None:
         """Give workers that start their CPUs before others grow, and hold those back for a while whose CPUs are still to be given back."""
-        held_back = set()
+        self.held_back = {}
         for job, missing in _starting(jobs, this.state, decision):
             desired = job.job.desired
             request = 0 if desired is None else desired.demand.requests.of_resource(CPU)
@@ -318,10 +319,17 @@ class CPUResizes:
             for each in missing:
                 if this.free_on(each.node) < request:
                     this.short.add(each.node)
-                    if waits and this.coming.get(each.node, 0):
-                        held_back.add(job.job.uid)
+                    if waits and (coming := this.coming.get(each.node)):
+                        self.held_back.setdefault(job.job.uid, _awaited(each.node, coming))
                 this.take(each.node, request)
-        self.held_back = frozenset(held_back)
+
+
+def _awaited(node: str, coming: Mapping[str, int]) -> str:
+    """Return what a job waits for whose node is getting CPUs back, as a sentence."""
+    first, *more = sorted(coming)
+    others = f" and {len(more)} more {'jobs' if more[1:] else 'job'}" if more else ""
+    verb = "were" if more else "was"
+    return f"Waiting for {node} to take back {sum(coming.values()) / 1000:g} CPUs that {first}{others} {verb} lent."
 
 
 def _lacks_or_has_more(jobs: JobCache, state: ClusterState) -> Iterator[bool]:

@@ -97,8 +97,8 @@ class CycleState:
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
     all_explained: bool = False
-    held_back: frozenset[str] = frozenset()
-    """Uids of jobs whose pods are not created yet, because other workers are giving back the CPUs that they need."""
+    held_back: Mapping[str, str] = field(default_factory=dict)
+    """By uid of a job whose pods are not created yet: the CPUs that other workers are giving back for it, as a sentence."""
 
     concerned: set[str] = field(default_factory=set)
     """Uids of jobs whose new reason to wait is a step, and is written at once; and of those that were held back."""
@@ -253,7 +253,7 @@ class Cycle:
 
     def _resize(self, this: CycleState) -> tuple[ResizeWrite, ...]:
         """Return the pods whose CPUs are to be changed, and have the jobs looked at whose pods no longer wait for CPUs."""
-        held_before = self._resizes.held_back
+        held_before = self._resizes.held_back.keys()
         resizes = self._resizes.plan(
             this.cluster,
             self._jobs,
@@ -264,7 +264,7 @@ class Cycle:
             this.now_seconds,
         )
         this.held_back = self._resizes.held_back
-        this.concerned |= {uid for uid in held_before - this.held_back if uid in self._jobs.jobs}
+        this.concerned |= {uid for uid in held_before - this.held_back.keys() if uid in self._jobs.jobs}
         return resizes
 
     def _explain(self, this: CycleState) -> None:
@@ -356,6 +356,9 @@ class Cycle:
         if self._sync.probes is not None and (profile := after.job.status.profile) is not None:
             measured = self._sync.probes.added(uid, profile, after.job.status.attempt_workers)
             after = after.becomes(transitions.changed(after.job.status, profile=measured))
+        if (awaited := this.held_back.get(uid)) and (waiting := after.job.status.waiting) is not None:
+            waiting = waiting.model_copy(update={"message": awaited})
+            after = after.becomes(transitions.changed(after.job.status, waiting=waiting))
         template = self._sync.templates.of(record)
         write = job_write(record, after, pods, template)
         if uid in this.held_back:

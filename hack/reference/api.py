@@ -73,6 +73,8 @@ def _default(field: Schema) -> str:
 def _type(field: Schema) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
+    if field.get("x-kubernetes-int-or-string"):
+        return "integer or string"
     if field["type"] == "array":
         return f"list of {_type(field['items'])}"
     return "time" if field.get("format") == "date-time" else str(field["type"])

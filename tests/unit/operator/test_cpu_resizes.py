@@ -282,7 +282,7 @@ def test_a_gang_grows_on_all_of_its_nodes_or_on_none() -> None:
 
 def test_fewer_than_requested_only_where_the_spec_allows_it() -> None:
     cluster = Cluster()
-    may, may_not = asking("may", 3, minimumCPU="1500m"), asking("may-not", 3)
+    may, may_not = asking("may", 3, minimumCPU=2), asking("may-not", 3)
     greedy = asking("whole", 1).spec(gpus={"type": "Count", "count": 1})
     for job, expected in ((runs(may), {"may-0": 2000}), (runs(may_not), {})):
         beside = runs(greedy)

@@ -37,11 +37,7 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
             {**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions
         )
     if "anyOf" in schema:
-        choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
-        if len(choices) != 1:
-            raise ValueError(f"a CRD field has one type, this has {len(choices)}: {schema}")
-        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-        return structural({**choices[0], **rest}, definitions)
+        return _one_of(schema, definitions)
     result: Schema = {}
     for key, value in schema.items():
         if key in _DROPPED or (key == "additionalProperties" and not isinstance(value, dict)):
@@ -62,6 +58,17 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
     if "default" in result and result.get("type") == "object":
         result["default"] = {}  # the fields' own defaults fill it
     return result
+
+
+def _one_of(schema: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Return a schema with ``anyOf`` as a structural one: of one type beside null, or of integers and strings, as quantities are."""
+    choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    if [choice.get("type") for choice in choices] == ["integer", "string"]:
+        return {"anyOf": choices, "x-kubernetes-int-or-string": True, **structural(rest, definitions)}
+    if len(choices) != 1:
+        raise ValueError(f"a CRD field has one type, this has {len(choices)}: {schema}")
+    return structural({**choices[0], **rest}, definitions)
 
 
 def schema_of(model: type[Model]) -> Schema:

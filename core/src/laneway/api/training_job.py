@@ -205,7 +205,7 @@ class TrainingJobSpec(Spec):
         description="Weakest enforcement level of a GPU on which a worker may start. Default: any. "
         "The job waits for GPUs with this level or a stronger one.",
     )
-    minimum_cpu: str | None = Field(
+    minimum_cpu: int | str | None = Field(
         default=None,
         alias="minimumCPU",
         description="Fewest CPUs that the operator's allocation policy may give the trainer container, as a quantity such as 2 or 500m. "
@@ -214,7 +214,7 @@ class TrainingJobSpec(Spec):
             "maxLength": 32,
             **rules(
                 (
-                    "self.matches('^([0-9]+m|[0-9]+([.][0-9]{1,3})?)$') && self.matches('[1-9]')",
+                    "isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",
                     "minimumCPU must be a number of CPUs above zero, such as 2, 1.5 or 500m",
                 )
             ),

@@ -267,9 +267,9 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Preemptions and rollbacks",
-                "Jobs preempted for others, and gangs rolled back because some workers did not start.",
+                "Jobs preempted, by reason, and gangs rolled back because some workers did not start.",
                 (
-                    Query("laneway_preemptions_total", "preemptions"),
+                    Query("sum by (reason) (laneway_preemptions_total)", "preempted: {{reason}}"),
                     Query("laneway_gang_rollbacks_total", "gang rollbacks"),
                 ),
                 width=8,

@@ -14,7 +14,7 @@ from tests.support.operator.operator_process import OperatorProcess
 
 _WRITES = re.compile(r"^laneway_api_writes_total\{([^}]*)\} (\S+)$", re.MULTILINE)
 _REQUESTS = re.compile(r'^laneway_api_requests_total\{method="(\w+)"\} (\S+)$', re.MULTILINE)
-_PREEMPTIONS = re.compile(r"^laneway_preemptions_total (\S+)$", re.MULTILINE)
+_PREEMPTIONS = re.compile(r"^laneway_preemptions_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _ANSWERS_WITHIN_SECONDS = 120.0
 
 
@@ -85,8 +85,7 @@ def counts_in(metrics: str) -> Counts:
         named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         writes[f"{named['verb']} {named['resource']}"] += int(float(value))
     requests = Counter({method: int(float(value)) for method, value in _REQUESTS.findall(metrics)})
-    preempted = _PREEMPTIONS.search(metrics)
-    return Counts(writes, requests, int(float(preempted.group(1))) if preempted else 0)
+    return Counts(writes, requests, sum(int(float(value)) for value in _PREEMPTIONS.findall(metrics)))
 
 
 def _metrics(operator: OperatorProcess) -> str:

@@ -55,14 +55,19 @@ class _Refusing:
         return a_job().visited().raw
 
 
+def _nothing(cache: ClusterCache, answer: Raw) -> None:
+    """Nothing happens meanwhile."""
+
+
 def an_executor(
     cache: ClusterCache,
     api: object,
     ended: list[bool],
     wall: Callable[[], float] = lambda: 0.0,
     refresh: Callable[[object], Awaitable[None]] | None = None,
+    metrics: Metrics | None = None,
 ) -> Executor:
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
         metrics,
@@ -99,6 +104,21 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
     assert executor.in_flight == {job.record.uid}
     await executor.end()
     assert (ended, executor.in_flight) == ([soon], set())
+
+
+async def test_preemptions_are_counted_by_reason() -> None:
+    """With rounds, jobs are reassigned all the time: that must not hide preemptions for other jobs."""
+    job = a_job().placed("n1").running()
+    cache, metrics = ClusterCache(lambda: 0.0), Metrics()
+    cache.jobs.observe(job.raw)
+    executor = an_executor(cache, _Watched(cache, _version(job.raw, "2"), _nothing), [], metrics=metrics)
+    before = job.record
+    after = transitions.preempted(before.status, "Reassigned", "Its round is over.", NOW)
+    executor.begin(a_write(before, after), NOW)
+    await executor.end()
+    page = metrics.render().decode()
+    assert 'laneway_preemptions_total{reason="Reassigned"} 1.0' in page
+    assert 'laneway_preemptions_total{reason="HigherQueue"} 0.0' in page
 
 
 async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from laneway.api.metric import MetricSpec
 from laneway.operator.training_metrics import TRAINING_METRICS
+from laneway.scheduling import PreemptionReason
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -57,7 +58,20 @@ JOB_WRITE_DURATION = MetricSpec(
     "histogram",
     "Duration of a job's writes, from the decision to the last answer.",
 )
-PREEMPTIONS = MetricSpec("laneway_preemptions_total", "counter", "Preemptions of jobs for other jobs.")
+PREEMPTION_REASONS = (
+    PreemptionReason.HIGHER_PRIORITY,
+    PreemptionReason.HIGHER_QUEUE,
+    PreemptionReason.SEPARATED,
+    PreemptionReason.REASSIGNED,
+)
+"""The values of the label reason."""
+
+PREEMPTIONS = MetricSpec(
+    "laneway_preemptions_total",
+    "counter",
+    "Preemptions of jobs, by reason: HigherPriority, HigherQueue, Separated, Reassigned.",
+    ("reason",),
+)
 RESCALES = MetricSpec("laneway_rescales_total", "counter", "Restarts of jobs with another number of workers.")
 GANG_ROLLBACKS = MetricSpec(
     "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
@@ -133,6 +147,10 @@ class Metrics:
         self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
         self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
         self.preemptions = _counter(PREEMPTIONS, registry)
+        for reason in PREEMPTION_REASONS:
+            self.preemptions.labels(
+                reason
+            )  # a series that begins at 0: else its first increase cannot be seen
         self.rescales = _counter(RESCALES, registry)
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
         self.policy_failures = _counter(POLICY_FAILURES, registry)

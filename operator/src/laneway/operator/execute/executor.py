@@ -400,7 +400,9 @@ class Executor:
             self._writer.record(event_of(job, event, CYCLE.get(), number, reporter, now_seconds))
             if event.reason == "Rollback":
                 self._metrics.gang_rollbacks.inc()
-        self._metrics.preemptions.inc(status.preemptions - job.status.preemptions)
+        if (preemption := status.preemption) is not None and status.preemptions > job.status.preemptions:
+            count = status.preemptions - job.status.preemptions
+            self._metrics.preemptions.labels(preemption.reason).inc(count)
         self._metrics.rescales.inc(status.rescales - job.status.rescales)
         if (waited_seconds := write.waited_seconds) is not None:
             self._metrics.wait_duration.observe(waited_seconds)

@@ -90,7 +90,7 @@ app.kubernetes.io/component: {{ .component }}
   verbs: [create, delete, patch]   # patch: restores a worker's lost owner reference
 - apiGroups: [""]
   resources: [pods/resize]
-  verbs: [patch]   # the allocation policy changes the CPUs of workers that run
+  verbs: [patch]   # changes the CPUs of workers that run; without an allocation policy: returns them to what jobs request
 - apiGroups: [""]
   resources: [services]
   verbs: [create]   # one headless Service for the gangs of a namespace

@@ -25,13 +25,21 @@ WRITE = ResizeWrite(JOB, POD.record, "trainer", 3000, 4000)
 
 
 class _Api:
-    """An API server that answers each request alike, and notes them."""
+    """An API server that answers each write alike, and notes them."""
 
     def __init__(self, answer: Raw | Exception) -> None:
         self._answer = answer
+        self.serves, self.permits = True, True
         self.sent: list[tuple[str, str, Raw]] = []
 
-    async def request(self, method: str, path: str, *, body: Raw, **more: Any) -> Raw:
+    async def request(self, method: str, path: str, *, body: Raw | None = None, **more: Any) -> Raw:
+        if path == "/api/v1":
+            return {"resources": [{"name": "pods"}, *([{"name": "pods/resize"}] if self.serves else [])]}
+        assert body is not None
+        if path.endswith("selfsubjectaccessreviews"):
+            asked = body["spec"]["resourceAttributes"]
+            assert asked == {"namespace": "ns", "verb": "patch", "resource": "pods", "subresource": "resize"}
+            return {"status": {"allowed": self.permits}}
         self.sent.append((method, path, body))
         if isinstance(self._answer, Exception):
             raise self._answer
@@ -96,19 +104,17 @@ async def test_a_change_names_the_pod_and_only_the_cpus_and_its_answer_is_known_
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ApiError(404, "NotFound", "the server could not find the requested resource"), "Kubernetes 1.33"),
-        (
-            ApiError(
-                403, "Forbidden", 'pods "job-0" is forbidden: User "x" cannot patch resource "pods/resize"'
-            ),
-            "pods/resize",
-        ),
+        (ApiError(404, "NotFound", "no such thing"), "Kubernetes 1.33"),
+        (ApiError(405, "MethodNotAllowed", "no"), "Kubernetes 1.33"),
+        (ApiError(403, "Forbidden", "no"), "permission to patch pods/resize"),
     ],
 )
 async def test_an_api_server_that_cannot_or_may_not_is_asked_again_after_an_hour(
     error: ApiError, words: str
 ) -> None:
+    """Whatever words it uses."""
     case = _Case(error)
+    case.api.serves = case.api.permits = False
     await case.run()
     assert words in case.executor.history().resizes_unavailable
     case.now += RESIZES_UNAVAILABLE_SECONDS

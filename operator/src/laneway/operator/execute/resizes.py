@@ -7,18 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 
 from laneway.operator.cycle.cpu_resizes import ResizeWrite
-from laneway.operator.execute.writer import Writer
+from laneway.operator.execute.writer import NotResized, Writer
 from laneway.operator.lifecycle.reconciled_job import JobEvent
 from laneway.operator.pacing import RESIZE_RETRY_SECONDS, RESIZES_UNAVAILABLE_SECONDS
 from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
 
 logger = logging.getLogger(__name__)
-
-_NO_SUBRESOURCE = "could not find the requested resource"
-"""In the message of a 404 where the subresource is missing; where the pod is, the message names the pod."""
-
-_NO_RIGHT = " cannot patch resource "
-"""In the message of a 403 for want of rights; others are about the pod, such as of a quota."""
 
 _REMEMBERED_REFUSALS = 10_000
 
@@ -82,18 +76,26 @@ class Resizes:
         try:
             await self._writer.resize_pod(write)
         except ApiError as error:
-            if _is_missing(error):
-                self._note_unavailable(error)
-            elif error.status in (400, 403, 422):
+            why = await self._why(write, error)
+            if why in (NotResized.NOT_SERVED, NotResized.NOT_PERMITTED):
+                self._note_unavailable(why, error)
+            elif why is NotResized.REFUSED:
                 logger.warning("CPUs not changed", extra={**extra, "problem": error.message})
                 return self._note_refusal(write, error.message)
-            elif error.status not in (404, 409):  # the pod is gone, or another is in its place
+            elif why is NotResized.FAILED:
                 self._rest(write, error)
         except UnknownOutcome as error:
             self._rest(write, error)
         else:
             logger.info("CPUs changed", extra=extra)
         return None
+
+    async def _why(self, write: ResizeWrite, error: ApiError) -> NotResized:
+        try:
+            return await self._writer.why_not_resized(write.pod.namespace, error)
+        except (ApiError, UnknownOutcome) as again:
+            logger.info("not known why CPUs were not changed", extra={"problem": str(again)})
+            return NotResized.FAILED
 
     def _rest(self, write: ResizeWrite, error: Exception) -> None:
         logger.info("CPUs not changed", extra={"pod": write.pod.name, "problem": str(error)})
@@ -111,20 +113,14 @@ class Resizes:
         text = f"Worker {write.pod.rank} {gets} {has / 1000:g} CPUs in this attempt: the API server refused a change: {message}"
         return JobEvent("CPUsNotChanged", text, warning=True)
 
-    def _note_unavailable(self, error: ApiError) -> None:
-        if error.status == 403:
-            does = "does not let the operator change CPUs of pods: give it the right to patch pods/resize, as the chart does"
+    def _note_unavailable(self, why: NotResized, error: ApiError) -> None:
+        if why is NotResized.NOT_PERMITTED:
+            does = (
+                "does not let the operator change CPUs of pods: "
+                "give it the permission to patch pods/resize, as the chart does"
+            )
         else:
             does = "cannot change CPUs of running pods: that needs Kubernetes 1.33 or later"
         self._unavailable = f"the API server {does}; until then every worker keeps the CPUs that it has"
         self._unavailable_until_seconds = self._wall() + RESIZES_UNAVAILABLE_SECONDS
         logger.warning("CPUs are not divided", extra={"problem": self._unavailable, "answer": str(error)})
-
-
-def _is_missing(error: ApiError) -> bool:
-    """Whether it is no pod's fault that its CPUs are not changed."""
-    return (
-        (error.status == 404 and _NO_SUBRESOURCE in error.message)
-        or error.status == 405
-        or (error.status == 403 and _NO_RIGHT in error.message)
-    )

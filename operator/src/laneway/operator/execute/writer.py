@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
 from laneway.api.names import GANG_SERVICE, JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
@@ -48,6 +49,7 @@ from laneway.operator.watch.apiserver import (
     Raw,
     UnknownOutcome,
 )
+from laneway.operator.watch.discovery import may, serves
 from laneway.operator.watch.relist import is_alive
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,25 @@ class FencedOff(Exception):  # noqa: N818 - it says what is the case; nothing we
 
 class Refused(Exception):  # noqa: N818 - the API server did what it should
     """The API server does not take an object, and will not before something else changes. The text is for the user."""
+
+
+class NotResized(Enum):
+    """Why the CPUs of a pod were not changed."""
+
+    NOT_SERVED = auto()
+    """The API server has no subresource for it."""
+
+    NOT_PERMITTED = auto()
+    """The operator has no permission for it in that namespace."""
+
+    REFUSED = auto()
+    """A rule, such as of a quota, refuses this pod these CPUs."""
+
+    POD_GONE = auto()
+    """The pod is gone, or another has its name."""
+
+    FAILED = auto()
+    """The API server could not do it now."""
 
 
 class Writer:
@@ -166,6 +187,23 @@ class Writer:
             content_type=STRATEGIC_MERGE_PATCH,
         )
         self._cache.pods.observe(answer)
+
+    async def why_not_resized(self, namespace: str, error: ApiError) -> NotResized:
+        """Return what an answer to :meth:`resize_pod` means. Its status code and reason do not tell, so the API server is asked.
+
+        Raises:
+            ApiError, UnknownOutcome
+        """
+        if error.status == 405:
+            return NotResized.NOT_SERVED
+        if error.status == 404:
+            served = await serves(self._api, "/api/v1", "pods/resize")
+            return NotResized.POD_GONE if served else NotResized.NOT_SERVED
+        if error.status == 409:
+            return NotResized.POD_GONE
+        if error.status == 403 and not await may(self._api, namespace, "patch", "pods", "resize"):
+            return NotResized.NOT_PERMITTED
+        return NotResized.REFUSED if error.status in (400, 403, 422) else NotResized.FAILED
 
     async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
         """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is, or

@@ -1,4 +1,4 @@
-"""What the API server's discovery says it serves. kopf reads discovery once, when it starts, and never watches a kind missing then."""
+"""What the API server serves, and lets the operator do. kopf reads discovery once, when it starts, and never watches a kind missing then."""
 
 from __future__ import annotations
 
@@ -23,6 +23,32 @@ async def until_discovered(api: ApiServer, kinds: Iterable[Resource]) -> None:
                 logger.warning("waiting for the API server to serve %s", resource.plural, extra=extra)
                 waited = True
             await asyncio.sleep(CRD_POLL_SECONDS)
+
+
+async def serves(api: ApiServer, path: str, name: str) -> bool:
+    """Return whether a version of an API group, such as ``/api/v1``, has a kind or a subresource, such as ``pods/resize``.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    return any(each["name"] == name for each in (await api.request("GET", path))["resources"])
+
+
+async def may(api: ApiServer, namespace: str, verb: str, resource: str, subresource: str) -> bool:
+    """Return whether the operator has a permission in a namespace. Everybody may ask that (``system:basic-user``).
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    asked = {"namespace": namespace, "verb": verb, "resource": resource, "subresource": subresource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await api.request("POST", path, body=review)
+    return bool((answer.get("status") or {}).get("allowed"))
 
 
 async def _problem(api: ApiServer, resource: Resource) -> str:

@@ -84,6 +84,21 @@ class TestModelSpeedBook:
         assert book.refresh(BOTH) == {"ns/a"}
         assert book.of("ns/a")[1].basis is SpeedBasis.PEAK_FIGURES
 
+    def test_one_other_namespace_decides_nothing(self) -> None:
+        """A client that reports false figures is that of one namespace."""
+        book = ModelSpeedBook()
+        book.note("ns/a", ran(("A100", 100)))
+        book.refresh(BOTH)
+        before = book.of("ns/a")
+        for number in range(300):
+            book.note(f"a/{number}", ran(("A100", 10), ("T4", 1)))
+        assert book.refresh(BOTH) == set()
+        assert book.of("ns/a") == before
+        for namespace in ("b", "c"):
+            book.note(f"{namespace}/0", ran(("A100", 10), ("T4", 50)))
+        assert book.refresh(BOTH) == {"ns/a"}
+        assert per_second(book.of("ns/a")) == {"A100": 10, "T4": 2}
+
 
 class TestRunTimes:
     SPEEDS = (ModelSpeed("A100", 10.0), ModelSpeed("T4", 2.0, SpeedBasis.OTHER_TEMPLATES, "from ..."))

@@ -133,3 +133,37 @@ def test_speeds_are_sane(own: Measured, others: list[Measured], factor: float) -
     ]
     again = estimated_speeds(MODELS, own, scaled)
     assert [each.per_second for each in again] == pytest.approx([each.per_second for each in found])
+
+
+def elsewhere(own: Measured, *namespaces: list[Measured]) -> ModelSpeed | None:
+    """The speed on the T4 of a template that ran on the V100, by templates of other namespaces."""
+    return next(iter(estimated_speeds([T4], own, [], namespaces)), None)
+
+
+FORGED = [took(v100=1, t4=1e6)] * 50
+
+
+class TestOtherNamespaces:
+    def test_templates_of_the_own_namespace_come_first(self) -> None:
+        (found,) = estimated_speeds([T4], took(v100=1), [took(v100=1, t4=2)], [[took(v100=1, t4=9)]] * 5)
+        assert 1 / found.per_second == pytest.approx(2)
+
+    def test_each_other_namespace_has_one_vote(self) -> None:
+        found = elsewhere(took(v100=1), [took(v100=1, t4=3)], [took(v100=1, t4=4)], FORGED)
+        assert found is not None
+        assert 1 / found.per_second == pytest.approx(4)
+        assert found.basis is SpeedBasis.OTHER_TEMPLATES
+        assert found.source == f"from templates of 3 other namespaces that ran on it and on {V100}"
+
+    def test_one_namespace_that_reports_false_figures_does_not_decide(self) -> None:
+        assert elsewhere(took(v100=1), FORGED) == speed(T4, took(v100=1)), "as by data sheets"
+        found = elsewhere(took(v100=1), FORGED, [took(v100=1, t4=5)])
+        assert found is not None
+        assert 1 / found.per_second == pytest.approx(5), "between the data sheets' and the false one"
+
+    def test_of_models_without_data_sheets_two_namespaces_tell_nothing(self) -> None:
+        measured = {"Other": IterationSeconds(1.0), V100: IterationSeconds(2.0)}
+        found = estimated_speeds(["Other"], took(v100=1), [], [[measured]] * 2)
+        assert found == ()
+        (found_by_three,) = estimated_speeds(["Other"], took(v100=1), [], [[measured]] * 3)
+        assert found_by_three.per_second == pytest.approx(2)

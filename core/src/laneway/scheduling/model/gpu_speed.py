@@ -1,8 +1,12 @@
 """Estimates how fast the jobs of a template run on GPU models on which they have not been measured.
 
 The time of an iteration is the GPU's part, which depends on the model, and the time for data, which does not. The GPU's part on another
-model is its part on a measured model times a ratio. That is the ratio that other templates have shown between the two models, where
-any has run on both; else the ratio of the models' peak figures. ``make bench-scheduling ONLY=gpu-speeds`` measures the error.
+model is its part on a measured model times a ratio. That is the ratio that other templates of its namespace have shown between the two
+models, where any has run on both; else the one that those of other namespaces have shown; else the ratio of the models' peak figures.
+
+Each other namespace has one vote, its median, and at least three votes are needed: who has one namespace, and clients that report
+false figures, moves no other one's estimates beyond what the others have shown. The peak figures are the third vote where two
+namespaces have run on both models. ``make bench-scheduling ONLY=gpu-speeds`` measures the error.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from laneway.scheduling.model.gpu_peaks import Peaks, peaks_of
@@ -21,6 +25,10 @@ _SIMILAR_LOG = 0.3
 
 _LEAST_WEIGHT = 0.01
 """The weight of a template that is not similar at all: it still counts where no other has run on both models."""
+
+
+_LEAST_VOTES = 3
+"""With fewer, one vote could decide."""
 
 
 class SpeedBasis(StrEnum):
@@ -58,6 +66,16 @@ class ModelSpeed:
     """Where an estimate comes from, as a clause; empty where it was measured."""
 
 
+class _Others(NamedTuple):
+    """What was measured of other templates."""
+
+    near: Sequence[Measured]
+    """Of the same namespace."""
+
+    elsewhere: Sequence[Sequence[Measured]]
+    """Of each other namespace."""
+
+
 class _Ratio(NamedTuple):
     """The GPU's part of an iteration on one model over that on another."""
 
@@ -67,15 +85,20 @@ class _Ratio(NamedTuple):
 
 
 def estimated_speeds(
-    models: Iterable[str], own: Measured, others: Sequence[Measured]
+    models: Iterable[str],
+    own: Measured,
+    near: Sequence[Measured],
+    elsewhere: Sequence[Sequence[Measured]] = (),
 ) -> tuple[ModelSpeed, ...]:
     """Return how fast a template runs on each of these GPU models, by name; without those of which nothing can be known.
 
     Args:
         models: the models.
         own: what was measured of the template; it may be empty.
-        others: what was measured of other templates.
+        near: what was measured of other templates of its namespace.
+        elsewhere: what was measured of templates of each other namespace.
     """
+    others = _Others(near, elsewhere)
     wanted = sorted(set(models))
     if not own:
         return _relative_speeds(wanted, others)
@@ -98,7 +121,7 @@ def estimated_speeds(
     return tuple(found)
 
 
-def _relative_speeds(models: Sequence[str], others: Sequence[Measured]) -> tuple[ModelSpeed, ...]:
+def _relative_speeds(models: Sequence[str], others: _Others) -> tuple[ModelSpeed, ...]:
     """Return the speeds of a template that was measured nowhere, relative to the model from which most can be known, best by others."""
     best: tuple[ModelSpeed, ...] = ()
     most = (0, 0)
@@ -116,22 +139,40 @@ def _relative_speeds(models: Sequence[str], others: Sequence[Measured]) -> tuple
     return best
 
 
-def _ratio(model: str, source: str, own: Measured, others: Sequence[Measured]) -> _Ratio | None:
+def _ratio(model: str, source: str, own: Measured, others: _Others) -> _Ratio | None:
     """Return the ratio of the GPU's part on a model to that on a source; None: nothing tells it."""
-    both = [each for each in others if model in each and source in each]
-    if both:
-        log = _weighted_median(
-            [(_log_ratio(each, model, source), _similarity(each, own, source)) for each in both]
-        )
+    if both := _with_both(others.near, model, source):
         templates = "1 other template" if len(both) == 1 else f"{len(both)} other templates"
-        return _Ratio(log, SpeedBasis.OTHER_TEMPLATES, f"from {templates} that ran on it and on {source}")
+        return _Ratio(
+            _median_log(both, model, source, own),
+            SpeedBasis.OTHER_TEMPLATES,
+            f"from {templates} that ran on it and on {source}",
+        )
+    votes = [
+        _median_log(both, model, source, own)
+        for each in others.elsewhere
+        if (both := _with_both(each, model, source))
+    ]
     peaks, source_peaks = peaks_of(model), peaks_of(source)
-    if peaks is None or source_peaks is None:
+    of_peaks = None if peaks is None or source_peaks is None else _log_roofs(peaks, source_peaks)
+    namespaces = len(votes)
+    if votes and namespaces < _LEAST_VOTES and of_peaks is not None:
+        votes.append(of_peaks)
+    if len(votes) >= _LEAST_VOTES:
+        text = f"from templates of {namespaces} other namespaces that ran on it and on {source}"
+        return _Ratio(median(votes), SpeedBasis.OTHER_TEMPLATES, text)
+    if of_peaks is None:
         return None
-    return _Ratio(
-        _log_roofs(peaks, source_peaks),
-        SpeedBasis.PEAK_FIGURES,
-        f"from the data sheets of it and of {source}",
+    return _Ratio(of_peaks, SpeedBasis.PEAK_FIGURES, f"from the data sheets of it and of {source}")
+
+
+def _with_both(templates: Iterable[Measured], model: str, source: str) -> list[Measured]:
+    return [each for each in templates if model in each and source in each]
+
+
+def _median_log(templates: Sequence[Measured], model: str, source: str, own: Measured) -> float:
+    return _weighted_median(
+        [(_log_ratio(each, model, source), _similarity(each, own, source)) for each in templates]
     )
 
 

@@ -6,7 +6,8 @@ the template's own measurements or the cluster's models change. In a cluster wit
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Mapping
 
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.scheduling.model.gpu_speed import IterationSeconds, Measured, ModelSpeed, estimated_speeds
@@ -14,8 +15,14 @@ from laneway.scheduling.model.gpu_speed import IterationSeconds, Measured, Model
 _SAME_RATIO = 0.05
 """Measurements that differ by no more than this part are the same."""
 
-_MOST_OTHERS = 256
-"""The most templates that an estimate reads. The first by key count; keys are hashes, so that is a sample."""
+_MOST_NEAR = 256
+"""The most templates of its namespace that an estimate reads. The first by key count; keys are hashes, so that is a sample."""
+
+_MOST_FAR = 16
+"""The same, of each other namespace."""
+
+_MOST_NAMESPACES = 32
+"""The most other namespaces that an estimate reads, the first by name."""
 
 
 class ModelSpeedBook:
@@ -26,8 +33,8 @@ class ModelSpeedBook:
         self._measured: dict[str, Measured] = {}
         """By template."""
 
-        self._several: dict[str, Measured] = {}
-        """Those on two models or more."""
+        self._several: defaultdict[str, dict[str, Measured]] = defaultdict(dict)
+        """Those on two models or more, by namespace and template."""
 
         self._speeds: dict[str, tuple[ModelSpeed, ...]] = {}
         """By template: what was returned."""
@@ -43,10 +50,13 @@ class ModelSpeedBook:
             return
         self._stale.add(template)
         self._all_stale |= len(measured) > 1 or len(before) > 1
-        for kept, belongs in ((self._measured, bool(measured)), (self._several, len(measured) > 1)):
+        several = self._several[_namespace(template)]
+        for kept, belongs in ((self._measured, bool(measured)), (several, len(measured) > 1)):
             kept.pop(template, None)
             if belongs:
                 kept[template] = measured
+        if not several:
+            del self._several[_namespace(template)]
 
     def refresh(self, models: frozenset[str]) -> set[str]:
         """Bring the speeds up to date; return the templates with other speeds than those that were returned.
@@ -81,13 +91,21 @@ class ModelSpeedBook:
         models = self._models.union(own)
         if len(models) < 2:
             return ()
-        return estimated_speeds(models, own, self._others(template))
+        namespace = _namespace(template)
+        others = sorted(self._several.keys() - {namespace})[:_MOST_NAMESPACES]
+        near = [measured for key, measured in self._sample(namespace, _MOST_NEAR).items() if key != template]
+        return estimated_speeds(
+            models, own, near, [list(self._sample(each, _MOST_FAR).values()) for each in others]
+        )
 
-    def _others(self, template: str) -> list[Measured]:
-        keys: Collection[str] = self._several
-        if len(keys) > _MOST_OTHERS:
-            keys = sorted(keys)[:_MOST_OTHERS]
-        return [self._several[key] for key in keys if key != template]
+    def _sample(self, namespace: str, most: int) -> Mapping[str, Measured]:
+        """Return some templates of a namespace that ran on two models or more."""
+        there = self._several.get(namespace, {})
+        return there if len(there) <= most else {key: there[key] for key in sorted(there)[:most]}
+
+
+def _namespace(template: str) -> str:
+    return template.partition("/")[0]
 
 
 def _measured(status: TrainingProfileStatus) -> Measured:

@@ -1,9 +1,9 @@
 """The scheduler: the entry point for the operator and the simulator.
 
 Callers report changes, and a decision costs only as much as they do. It is the same decision that a new scheduler would make
-from the full state: the kept state saves time and changes no decision. There are two exceptions. The fair share counts the GPUs that
-the decision before left idle, so the first decision of a new scheduler may owe a gang another part of the time. And services of ended
-jobs count again when their number has changed by a twentieth, so a new scheduler may know some more of them.
+from the full state: the kept state saves time and changes no decision. The exceptions are what it measures or begins over time: idle GPUs that the
+decision before left (fair share), services of ended jobs, rounds of GPU models, speeds of jobs that shared GPUs, and when the elastic
+policy was last asked. operator/README.md lists what a restart loses by that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Computes each job's writes from the cluster's state, without I/O.
 
 The reconciled jobs and the scheduler's input are kept between cycles, so that a cycle's cost depends only on what has changed.
-The kept state only saves time: a cycle without it makes the same decisions.
+The kept state saves time: a cycle without it makes the same decisions, with the exceptions that operator/README.md lists.
 
 A write is the difference between a job's current and desired state. While a job has writes *in flight*, the cycle assumes its
 desired state and leaves the job alone until they have ended, whatever their outcome.

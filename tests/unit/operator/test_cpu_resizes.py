@@ -161,7 +161,7 @@ def test_without_an_allocation_policy_cpus_that_another_has_changed_are_left_alo
     assert not Cluster("none").run([job], [pod_of(job, 2, 2, by="kubectl")]).resizes
 
 
-def test_some_cpus_are_left_to_pods_that_are_no_workers() -> None:
+def test_some_cpus_are_left_to_other_pods() -> None:
     job = runs(asking("a", 1))
     assert resized(Cluster(spare=50).run([job], [pod_of(job)])) == {}
     assert resized(Cluster(spare=20).run([job], [pod_of(job)])) == {"a-0": 1600}
@@ -435,7 +435,7 @@ def test_a_job_that_starts_ends_the_trial_of_another() -> None:
     assert resized(result)["a-0"] <= 3000
 
 
-def test_what_was_lent_is_given_back_to_a_pod_that_is_no_worker_and_waits_for_it() -> None:
+def test_what_was_lent_is_given_back_to_another_pod_that_waits_for_it() -> None:
     cluster, job = Cluster(), runs(asking("a", 1))
     waits = WriteHistory({}, {}, waiting_pods=(WaitingPod(6500, {}),))
     assert resized(cluster.run([job], [pod_of(job, 4, 4)], waits)) == {"a-0": 1000}

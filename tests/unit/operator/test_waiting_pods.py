@@ -1,4 +1,4 @@
-"""Pods that are no workers and wait for CPUs."""
+"""Other pods that wait for CPUs."""
 
 from __future__ import annotations
 

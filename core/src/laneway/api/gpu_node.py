@@ -226,7 +226,7 @@ class GPUNodeStatus(Status):
     )
     other_pods_requests: dict[str, str] | None = Field(
         default=None,
-        description="Sum of what the pods on the node request that are no worker of a TrainingJob, as Kubernetes quantities; pods is their "
+        description="Sum of what other pods on the node request (not workers of a TrainingJob), as Kubernetes quantities; pods is their "
         "number. Absent while the node does not know its pods.",
     )
     device_strategy: str = Field(

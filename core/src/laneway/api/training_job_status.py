@@ -75,7 +75,7 @@ class RefusedNodeStatus(Status):
     node: str = Field(description="Name of the node.")
     available: dict[str, str] = Field(
         default={},
-        description="The node's allocatable resources less the requests of pods that are no worker, then, as Kubernetes quantities.",
+        description="The node's allocatable resources less the requests of other pods, then, as Kubernetes quantities.",
     )
     pods: tuple[str, ...] = Field(default=(), description="UIDs of other jobs' workers that were there.")
 

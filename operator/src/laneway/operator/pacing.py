@@ -120,7 +120,7 @@ RESIZES_UNAVAILABLE_SECONDS = 3600.0
 the right."""
 
 WAITING_PODS_SECONDS = 10.0
-"""While CPUs are lent, pods that wait for CPUs and are no workers are looked for this often: a list of few objects."""
+"""While CPUs are lent, other pods that wait for CPUs are looked for this often: a list of few objects."""
 
 PROBE_SECONDS = 30.0
 PROBE_ITERATIONS = 16

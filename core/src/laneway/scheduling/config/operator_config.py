@@ -113,7 +113,7 @@ class SchedulingConfig(Model):
         alias="spareCPUPercent",
         ge=0,
         le=100,
-        description="Percent of a node's CPUs that the allocation policy leaves to pods that are no workers: no worker gets them beyond its "
+        description="Percent of a node's CPUs that the allocation policy leaves to other pods: no worker gets them beyond its "
         "request.",
     )
 

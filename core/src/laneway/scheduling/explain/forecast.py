@@ -57,7 +57,7 @@ class Claim:
     key: str
     level: Level
     groups: frozenset[GPUGroup]
-    """The usable GPUs that it can run on; empty: it waits for nodes or for pods that are no workers, and gets no estimate."""
+    """The usable GPUs that it can run on; empty: it waits for nodes or for other pods, and gets no estimate."""
 
     percent: int
     """The percent of these together that it needs."""

@@ -229,7 +229,7 @@ class ClusterCapacity:
             f"It needs {needs(demand)}. Each of its workers requests {format_requests(demand.requests)}: the nodes have as "
             f"much, but other pods hold some of it, and {self._name(number)} has the most left: "
             f"{format_amount(lacking, max(0, amount))}.",
-            f"It can start when pods that are no workers end there, or when the template requests less {lacking}.",
+            f"It can start when other pods end there, or when the template requests less {lacking}.",
         )
 
     def _with_most(

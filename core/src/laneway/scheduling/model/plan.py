@@ -43,7 +43,7 @@ class WaitingCode(StrEnum):
     """It would fit if the cordoned, unhealthy or avoided nodes and GPUs were usable again."""
 
     HELD_BY_OTHER_PODS = "HeldByOtherPods"
-    """It would fit if pods that are no workers did not hold the CPUs, memory or other resources that its pods request."""
+    """It would fit if other pods did not hold the CPUs, memory or other resources that its pods request."""
 
     GPUS_BUSY = "GPUsBusy"
     """It waits for other jobs to end."""

@@ -102,7 +102,7 @@ class _Nodes:
     """Nodes that lack CPUs for workers that start there, or for other pods."""
 
     kept: dict[str, int] = field(default_factory=dict)
-    """CPUs by node that stay free for pods that are no workers, and wait for them."""
+    """CPUs by node that stay free for other pods, which wait for them."""
 
     def free_on(self, node: str) -> float:
         """Return what nobody holds of a node's CPUs."""

@@ -87,7 +87,7 @@ class SchedulerSync:
         return None if self._elastic else failed_workers.held_back(job)
 
     def keeps_off(self, pod: WaitingPod) -> Collection[str]:
-        """Return the nodes with GPUs to which a pod that is no worker cannot go."""
+        """Return the nodes with GPUs to which another pod cannot go."""
         return self._choice.refused(pod.spec, worker=False).nodes
 
     def update(

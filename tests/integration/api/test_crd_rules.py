@@ -143,7 +143,7 @@ WRONG = {
                 "maxSlowdownPercent": 10,
             },
         ),
-        "maxSlowdownPercent is of jobs that share GPUs: leave it out, or use sharing: Lanes",
+        "maxSlowdownPercent needs sharing: Lanes: leave it out, or let the job share GPUs",
     ),
     "a bound of more than all": (
         job("spec.maxSlowdownPercent", 101),

@@ -178,9 +178,10 @@ class TrainingJobSpec(Spec):
     )
     max_slowdown_percent: int | None = Field(
         default=None,
-        description="The most of its speed that the job may lose to jobs that join it on its GPUs, in percent of its speed alone there. "
-        f"If it is measured to lose more, one of them leaves. 0: no job joins it. Default: {DEFAULT_MAX_SLOWDOWN_PERCENT}. "
-        "Only with sharing: Lanes.",
+        description="Largest slowdown that other jobs on its GPUs may cause beyond its share, in percent. With a share of s percent of a GPU, the job is "
+        "entitled to s percent of its speed alone there; with 20 it keeps at least 80 percent of that. If it is measured to get less, the "
+        "job that joined last leaves. Jobs whose shares add up to at most 100 percent are never separated. 0: no job joins it. "
+        f"Default: {DEFAULT_MAX_SLOWDOWN_PERCENT}. Only with sharing: Lanes.",
         ge=0,
         le=100,
     )
@@ -275,7 +276,7 @@ class TrainingJobSpec(Spec):
             ),
             (
                 "!has(self.maxSlowdownPercent) || self.sharing != 'Exclusive'",
-                "maxSlowdownPercent is of jobs that share GPUs: leave it out, or use sharing: Lanes",
+                "maxSlowdownPercent needs sharing: Lanes: leave it out, or let the job share GPUs",
             ),
             (
                 "!has(self.priorityClassName) || self.priorityClassName == '' || "

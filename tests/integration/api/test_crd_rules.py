@@ -310,8 +310,40 @@ def test_a_job_with_a_range_is_scaled_within_it(control_plane: LoopbackControlPl
     assert "workers is not between minWorkers and maxWorkers" in refused.stderr
     elastic["spec"]["workers"] = 4
     elastic["spec"]["maxWorkers"] = 8
-    assert "maxWorkers is immutable" in apply(control_plane, elastic).stderr
+    assert "maxWorkers can change only while the job has no workers" in apply(control_plane, elastic).stderr
     assert kubectl(control_plane, "delete", "tj", "elastic").returncode == 0
+
+
+def test_a_suspended_job_without_workers_can_get_a_range(control_plane: LoopbackControlPlane) -> None:
+    suspended = job("spec.suspend", True, name="ranged")
+    assert apply(control_plane, suspended).returncode == 0
+    has_workers = '{"status": {"workers": 2}}'
+    arguments = ("patch", "tj", "ranged", "--subresource=status", "--type=merge")
+    assert kubectl(control_plane, *arguments, "-p", has_workers).returncode == 0
+    suspended["spec"] |= {"workers": 3, "minWorkers": 1, "maxWorkers": 4}
+    assert "wait until status.workers is 0" in apply(control_plane, suspended).stderr
+    assert kubectl(control_plane, *arguments, "-p", has_workers.replace("2", "0")).returncode == 0
+    taken = apply(control_plane, suspended)
+    assert taken.returncode == 0, taken.stderr
+    suspended["spec"]["maxWorkers"] = 2
+    assert "workers is not between minWorkers and maxWorkers" in apply(control_plane, suspended).stderr
+    suspended["spec"] |= {"maxWorkers": 8, "suspend": False}
+    resumed = apply(control_plane, suspended)
+    assert resumed.returncode == 0, "together with the end of the suspension"
+    suspended["spec"]["minWorkers"] = 2
+    assert "minWorkers can change only while the job has no workers" in apply(control_plane, suspended).stderr
+    assert kubectl(control_plane, "delete", "tj", "ranged").returncode == 0
+
+
+def test_a_job_whose_name_begins_with_a_digit_cannot_become_a_gang(
+    control_plane: LoopbackControlPlane,
+) -> None:
+    wanted = job("spec.workers", 1, name="3d-range")
+    wanted["spec"]["suspend"] = True
+    assert apply(control_plane, wanted).returncode == 0
+    wanted["spec"] |= {"minWorkers": 1, "maxWorkers": 2}
+    assert "begin it with a letter" in apply(control_plane, wanted).stderr
+    assert kubectl(control_plane, "delete", "tj", "3d-range").returncode == 0
 
 
 def test_an_empty_priority_class_is_none(control_plane: LoopbackControlPlane) -> None:
@@ -329,7 +361,7 @@ def test_what_decides_the_placement_cannot_change_later(control_plane: LoopbackC
     assert "workers can change only where minWorkers and maxWorkers are set" in answer.stderr
     ranged = job("spec.minWorkers", 1, name="fixed")
     ranged["spec"]["maxWorkers"] = 4
-    assert "set minWorkers and maxWorkers when you create the job" in apply(control_plane, ranged).stderr
+    assert "minWorkers can change only while the job has no workers" in apply(control_plane, ranged).stderr
     answer = apply(control_plane, job("spec.managedBy", "example.com/other", name="fixed"))
     assert "managedBy is immutable: delete the job and create it again" in answer.stderr
     assert apply(control_plane, job("spec.suspend", True, name="fixed")).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from laneway.api import names
 from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
 from laneway.operator.watch.apiserver import ApiError
@@ -185,3 +186,27 @@ async def test_the_page_for_prometheus_shows_the_job_and_forgets_it(
 
     await cluster.delete_job("counted")
     await until("nothing of the job is shown any more", hidden)
+
+
+async def test_a_suspended_job_is_made_elastic_and_resumes_with_its_new_range(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    await cluster.submit("grows")
+    await cluster.run_all("grows", 1)
+    await cluster.until_condition("grows", "Running")
+    with pytest.raises(ApiError, match="minWorkers can change only while the job has no workers"):
+        await cluster.change("grows", {"minWorkers": 1, "maxWorkers": 2})
+    await cluster.change("grows", {"suspend": True})
+    await cluster.until_leaving("grows", 1)
+    await cluster.until_condition("grows", "Suspended")
+
+    await cluster.change("grows", {"minWorkers": 1, "maxWorkers": 2, "workers": 2, "suspend": False})
+    pods = await cluster.until_pods("grows", 2, attempt=2)
+    environment = {each["name"]: each.get("value") for each in pods[1]["spec"]["containers"][0]["env"]}
+    assert (environment["RANK"], environment["WORLD_SIZE"]) == ("1", "2")
+    status = (await cluster.job("grows"))["status"]
+    assert (status["workers"], status["selector"]) == (
+        2,
+        f"laneway.dev/job-uid={pods[0]['metadata']['labels'][names.JOB_UID_LABEL]}",
+    )

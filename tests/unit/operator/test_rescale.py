@@ -222,6 +222,21 @@ def test_each_number_of_workers_is_a_template_of_its_own() -> None:
     assert rigid.template_hash == two.template_hash
 
 
+def test_a_range_that_changes_while_the_job_is_suspended_counts_from_its_next_attempt() -> None:
+    ran = elastic(2).after(transitions.unplaced, "Suspended", "m", NOW, NOW).status(profile=MEASURED)
+    suspended = ran.spec(workers=3, minWorkers=3, maxWorkers=6, suspend=True)
+    assert suspended.record.attempt_workers == 2, "what it had, though the range has it no more"
+    resumed = suspended.spec(suspend=False).record
+    assert snapshot_of(a_view([resumed], (), [a_gpu_node("n1", gpus=4)])).jobs[0].profile is None
+    start = written(cycle(resumed, []))
+    assert (start.status.attempt_workers, len(start.creates)) == (3, 3)
+    rigid = suspended.spec(workers=2, minWorkers=None, maxWorkers=None, suspend=False).record
+    status = reconciled_job_of(
+        rigid.with_status(start.status.model_copy(update={"selector": "s"}))
+    ).job.status
+    assert status.selector == ""
+
+
 def test_only_a_job_with_a_range_has_a_selector() -> None:
     assert reconciled_job_of(elastic(2).record).job.status.selector == "laneway.dev/job-uid=uid-e"
     assert reconciled_job_of(a_job("r").visited().record).job.status.selector == ""

@@ -158,6 +158,10 @@ def crd(
     }
 
 
+_ONE_WORKER = "({0}.spec.workers == 1 && {0}.spec.?maxWorkers.orValue(1) == 1)"
+"""In CEL: a job is no gang, and does not become one."""
+
+
 def training_job() -> Schema:
     """Return the CRD of TrainingJob."""
     spec = schema_of(TrainingJobSpec)
@@ -220,9 +224,18 @@ def training_job() -> Schema:
             ),
             (
                 # Before Kubernetes 1.36 a Service's name must begin with a letter.
-                "oldSelf.hasValue() || (self.spec.workers == 1 && self.spec.?maxWorkers.orValue(1) == 1) || "
-                "self.metadata.name.matches('^[a-z]')",
+                # Jobs that an earlier version let be gangs with such a name stay valid.
+                f"{_ONE_WORKER.format('self')} || self.metadata.name.matches('^[a-z]') || "
+                f"(oldSelf.hasValue() && !{_ONE_WORKER.format('oldSelf.value()')})",
                 "metadata.name of a gang is the name of its Service: begin it with a letter",
+            ),
+            *(
+                (
+                    f"self.spec.?{field} == oldSelf.spec.?{field} || "
+                    "(oldSelf.spec.suspend && oldSelf.?status.workers.orValue(0) == 0)",
+                    f"{field} can change only while the job has no workers: set spec.suspend to true, and wait until status.workers is 0",
+                )
+                for field in ("minWorkers", "maxWorkers")
             ),
         ),
         required=["spec"],

@@ -160,13 +160,14 @@ class TrainingJobSpec(Spec):
     )
     min_workers: int | None = Field(
         default=None,
-        description="Fewest workers with which the job can run; needs maxWorkers; immutable. Without the two, workers is immutable.",
+        description="Fewest workers with which the job can run; needs maxWorkers. The two can be set and changed while the job is suspended "
+        "and has no workers. Without them, workers is immutable.",
         ge=1,
         le=MAX_WORKERS,
     )
     max_workers: int | None = Field(
         default=None,
-        description="Most workers that the job can use; needs minWorkers; immutable.",
+        description="Most workers that the job can use; needs minWorkers.",
         ge=1,
         le=MAX_WORKERS,
     )
@@ -304,13 +305,6 @@ class TrainingJobSpec(Spec):
             (
                 "self.workers == oldSelf.workers || has(self.minWorkers)",
                 "workers can change only where minWorkers and maxWorkers are set: delete the job, and create it again with them",
-            ),
-            *(
-                (
-                    f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})",
-                    f"{field} is immutable: set minWorkers and maxWorkers when you create the job",
-                )
-                for field in ("minWorkers", "maxWorkers")
             ),
             *(
                 (

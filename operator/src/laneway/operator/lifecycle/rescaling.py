@@ -15,10 +15,15 @@ from laneway.operator.state.records.job_record import JobRecord
 
 
 def with_selector(job: JobRecord) -> TrainingJobStatus:
-    """Return an elastic job's status with the selector of its workers, which the scale subresource reports."""
-    if job.status.selector or job.desired is None or not job.desired.spec.elastic:
+    """Return the status with the selector of an elastic job's workers, which the scale subresource reports; of other jobs, without."""
+    if job.desired is None:
         return job.status
-    return job.status.model_copy(update={"selector": f"{JOB_UID_LABEL}={job.uid}"})
+    selector = f"{JOB_UID_LABEL}={job.uid}" if job.desired.spec.elastic else ""
+    return (
+        job.status
+        if job.status.selector == selector
+        else job.status.model_copy(update={"selector": selector})
+    )
 
 
 def counted(status: TrainingJobStatus, running_seconds: float) -> TrainingJobStatus:

@@ -14,7 +14,7 @@ from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.records import explain
 from laneway.api.reserved_names import mounts_problem, template_problem
 from laneway.api.rfc3339 import format_time, parse_time
-from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpec
+from laneway.api.training_job import MAX_SECONDS, MAX_WORKERS, PreemptionMode, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.template_check import check_template
 from laneway.operator.state.records.template_hash import template_hash
@@ -115,6 +115,8 @@ class JobRecord:
         assert self.desired is not None
         spec = self.desired.spec
         workers = self.status.attempt_workers or len(self.status.placement)
+        if not self.status.placement and 0 < workers <= MAX_WORKERS:
+            return workers  # its range may have changed since
         if spec.min_workers is None or spec.max_workers is None or not workers:
             return spec.workers
         # A status that somebody else wrote may have any number; such an attempt is rolled back.

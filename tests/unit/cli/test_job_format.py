@@ -52,8 +52,8 @@ def test_requests(gpus: dict[str, Any], workers: int, want: str) -> None:
 
 
 def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
-    rescale = {"since": CREATED, "fromWorkers": 1, "toWorkers": 2, "costMilliseconds": 31_000}
-    job = a_job(workers=4, rescale=rescale, attemptWorkers=2)
+    rescale = {"since": CREATED, "attempt": 1, "fromWorkers": 1, "toWorkers": 2, "costMilliseconds": 31_000}
+    job = a_job(workers=4, rescale=rescale, attemptWorkers=2, attempt=2)
     pending = a_condition("RescalePending", "NoIdleGPUs", message="Running with 2 workers.")
     job["status"] |= {"state": "Running", "conditions": [a_condition("Running"), pending]}
     job["spec"] |= {"minWorkers": 1, "maxWorkers": 8}
@@ -70,6 +70,9 @@ def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
     assert "Rescaled:     1m35s ago, from 1 to 2 workers; 31 s without training" in text
     assert "Rescale:      Running with 2 workers. (NoIdleGPUs)" in text
     assert "Running with 2 workers. (NoIdleGPUs)" in job_format.explanation(job, NOW)
+    job["status"] |= {"attempt": 1}
+    rescale["message"] = "Stopping to restart with 2 workers instead of 1 (spec.workers)."
+    assert job_format.last_rescale(job, NOW) == f"1m35s ago. {rescale['message']}"
     pending |= {"status": "False", "reason": "NotPending"}
     assert not job_format.pending_rescale(job)
     pending |= {"reason": "ElasticPolicyDecides"}

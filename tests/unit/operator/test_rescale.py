@@ -66,10 +66,10 @@ def test_a_scaled_job_is_stopped_and_starts_with_the_new_number() -> None:
     assert stop.after.pods_to_delete == tuple(pods)
     assert stop.after.victims == tuple(pods), "they are looked at again before they are stopped"
     status = stop.status
-    assert condition_of(status, "Placed") == ("False", "Rescaled")
+    assert condition_of(status, "Placed") == ("False", "Rescaling")
     assert (status.preemptions, status.restarts, status.rescales, status.workers) == (0, 0, 1, 0)
     assert condition_of(status, "Preempted") == ("False", "NeverPreempted")
-    assert reasons(stop.after) == ["Rescaled"]
+    assert reasons(stop.after) == ["Rescaling"]
     assert status.rescale is not None
     assert (status.rescale.from_workers, status.rescale.to_workers) == (2, 4)
 
@@ -81,6 +81,24 @@ def test_a_scaled_job_is_stopped_and_starts_with_the_new_number() -> None:
     start = written(cycle(stopped, [], now=NOW + 20))
     assert [each.worker for each in start.creates] == [0, 1, 2, 3]
     assert (start.status.attempt, start.status.workers) == (2, 4)
+    assert "Rescaled" not in reasons(start.after), "its workers do not run yet"
+    starting = job.with_status(start.status)
+    run = written(cycle(starting, pods_of(starting, NOW + 30), now=NOW + 40))
+    assert [each.message for each in run.after.events if each.reason == "Rescaled"] == [
+        "Rescaled from 2 to 4 workers."
+    ]
+    assert run.status.rescale is not None
+    assert run.status.rescale.completed_at is not None
+    later = job.with_status(transitions.unplaced(run.status, "Preempted", "m", NOW + 50, NOW + 50))
+    again = later.with_status(transitions.placed(later.status, placement_on(*["n1"] * 4), NOW + 60))
+    assert reasons(written(cycle(again, pods_of(again, NOW + 65), now=NOW + 70)).after) == ["Started"]
+
+
+def test_a_job_that_starts_with_the_number_that_it_had_was_not_rescaled() -> None:
+    stopped = transitions.rescaled(elastic(4).record.status, 4, "m", NOW)
+    placed = transitions.placed(stopped, placement_on("n1", "n1"), NOW + 5)
+    job = elastic(2).record.with_status(placed)
+    assert reasons(written(cycle(job, pods_of(job, NOW + 10), now=NOW + 20)).after) == ["Started"]
 
 
 def test_one_worker_of_an_elastic_job_is_a_process_group_of_its_own() -> None:

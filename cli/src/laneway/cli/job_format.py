@@ -76,11 +76,13 @@ def scaling(job: Object) -> str:
 
 
 def last_rescale(job: Object, now_seconds: float) -> str:
-    """Return when a job was last rescaled, and what that cost; empty if it never was."""
+    """Return when a job was last rescaled, and what that cost, or that it restarts for that; empty if it never was."""
     rescale = status(job).get("rescale")
     if not rescale:
         return ""
     ago = duration(now_seconds - rfc3339.parse_time(rescale["since"]))
+    if status(job).get("attempt") == rescale["attempt"]:
+        return f"{ago} ago. {rescale['message']}"
     cost = rescale.get("costMilliseconds")
     lost = "" if cost is None else f"; {cost / 1000:.0f} s without training"
     return f"{ago} ago, from {rescale['fromWorkers']} to {rescale['toWorkers']} workers{lost}"

@@ -140,11 +140,14 @@ class RescaleStatus(Status):
         description="Workers that it was to have; 0: the elastic policy gave it none for a while.", ge=0
     )
     message: str = Field(default="", description="Why, as a sentence.")
-    attempt: int = Field(description="Number of the attempt that was stopped.", ge=0)
+    attempt: int = Field(description="Internal: number of the attempt that was stopped.", ge=0)
     since: Time = Field(description="When the workers were told to stop.")
+    completed_at: Time | None = Field(
+        default=None, description="When all workers of a later attempt ran; absent until then."
+    )
     waited_milliseconds: int = Field(
         default=0,
-        description="The job's waitedMilliseconds then. Time in which it waits for GPUs is no cost.",
+        description="Internal: the job's waitedMilliseconds then. Time in which it waits for GPUs is no cost.",
         ge=0,
     )
     cost_milliseconds: int | None = Field(
@@ -153,7 +156,9 @@ class RescaleStatus(Status):
         "Time spent waiting for GPUs does not count. Absent until then, and if that attempt did not start.",
         ge=0,
     )
-    trained: bool = Field(default=False, description="Whether the cost counts up to the first turn.")
+    trained: bool = Field(
+        default=False, description="Internal: whether the cost counts up to the first turn."
+    )
 
 
 class FailedWorkersStatus(Status):

@@ -123,7 +123,7 @@ class Executor:
         )
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
-        if preemption.reason is PreemptionReason.RESCALED:
+        if preemption.reason is PreemptionReason.RESCALING:
             run.begin_rescale(self._stage.now_seconds)
         else:
             run.preemptions += 1

@@ -48,8 +48,10 @@ def test_it_grows_into_idle_gpus() -> None:
     made = scheduler(job)
     decision = made.decide(NOW)
     assert decision.rescales == {"j": 4}
-    assert decision.preemptions["j"].reason is PreemptionReason.RESCALED
-    assert "from 2 to 4" in decision.preemptions["j"].message
+    assert decision.preemptions["j"].reason is PreemptionReason.RESCALING
+    assert (
+        decision.preemptions["j"].message == "Stopping to restart with 4 workers instead of 2 (spec.workers)."
+    )
     gone = replace(job, state=JobState.WAITING, placement=(), requested_workers=None)
     made.observe(replace(gone, demand=replace(job.demand, workers=4)))
     assert len(made.decide(NOW + 30).starts["j"]) == 4

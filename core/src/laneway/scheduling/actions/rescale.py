@@ -93,14 +93,11 @@ def rescale_due_seconds(state: SchedulerState, now_seconds: float) -> float:
 
 def _rescale(session: Session, job: Job, workers: int) -> None:
     by = "the elastic policy" if job.requested_workers is None else "spec.workers"
-    message = (
-        f"Rescaled from {len(job.placement)} to {workers} workers by {by}: it restarts from its checkpoint."
-    )
+    number = "1 worker" if workers == 1 else f"{workers} workers"
+    message = f"Stopping to restart with {number} instead of {len(job.placement)} ({by})."
     if not workers:
-        message = (
-            "The elastic policy gives all of its GPUs to other jobs for now: it stops at its checkpoint."
-        )
-    stop(session, job.key, PreemptionReason.RESCALED, message)
+        message = "Stopping at its checkpoint: the elastic policy gives its GPUs to other jobs for now."
+    stop(session, job.key, PreemptionReason.RESCALING, message)
     session.decision.rescales[job.key] = workers
 
 

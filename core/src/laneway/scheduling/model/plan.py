@@ -168,7 +168,7 @@ class PreemptionReason(StrEnum):
     HIGHER_QUEUE = "HigherQueue"
     """The preemptor comes before it in the order policy."""
     SUSPENDED = "Suspended"
-    RESCALED = "Rescaled"
+    RESCALING = "Rescaling"
     """It is malleable, and restarts with another number of workers."""
     SEPARATED = "Separated"
     """It shared GPUs with other jobs, and that was measured to be too slow."""

@@ -128,9 +128,9 @@ def _preempt(
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         event = JobEvent("Suspended", message)
-    elif preemption.reason is PreemptionReason.RESCALED:
+    elif preemption.reason is PreemptionReason.RESCALING:
         status = transitions.rescaled(status, workers, message, now_seconds)
-        event = JobEvent(transitions.RESCALED, message)
+        event = JobEvent(transitions.RESCALING, message)
     else:
         status = transitions.preempted(status, reason, message, now_seconds, preemptor, cost_seconds)
         consequence = (

@@ -156,9 +156,8 @@ def _start(
     workers = "The worker runs" if attempt.workers == 1 else f"All {attempt.workers} workers run"
     status = transitions.started(reconciled.job.status, ALL_WORKERS_RUN, f"{workers}.", start_seconds)
     nodes = ", ".join(sorted({worker.node for worker in status.placement}))
-    return reconciled.becomes(
-        status, JobEvent("Started", f"{workers} on {nodes} (attempt {status.attempt}).")
-    )
+    started = JobEvent("Started", f"{workers} on {nodes} (attempt {status.attempt}).")
+    return reconciled.becomes(status, started, *rescaling.completion(reconciled.job.status, status))
 
 
 def _go_on(

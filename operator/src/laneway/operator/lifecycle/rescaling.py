@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.names import JOB_UID_LABEL
-from laneway.api.rfc3339 import parse_time
+from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import RescaleStatus, TrainingJobStatus
-from laneway.operator.lifecycle.reconciled_job import ReconcileContext
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext
 from laneway.operator.state.records.job_record import JobRecord
+
+RESCALED = "Rescaled"
+"""Reason of the event that a job runs with another number of workers."""
 
 
 def with_selector(job: JobRecord) -> TrainingJobStatus:
@@ -32,6 +35,26 @@ def counted(status: TrainingJobStatus, running_seconds: float) -> TrainingJobSta
     if rescale is None or not _restarts_from(rescale, status) or rescale.cost_milliseconds is not None:
         return status
     return status.model_copy(update={"rescale": _with_cost(rescale, status, running_seconds)})
+
+
+def completed(status: TrainingJobStatus, running_seconds: float) -> TrainingJobStatus:
+    """Return the status of a job whose workers all run, with the end of the rescale before."""
+    rescale = status.rescale
+    if rescale is None or rescale.completed_at is not None:
+        return status
+    done = rescale.model_copy(update={"completed_at": format_time(running_seconds)})
+    return status.model_copy(update={"rescale": done})
+
+
+def completion(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[JobEvent, ...]:
+    """Return the event of a job that now runs with another number of workers than before its rescale."""
+    was, done = before.rescale, after.rescale
+    if was is None or done is None or was.completed_at == done.completed_at:
+        return ()
+    workers = len(after.placement)
+    if workers == done.from_workers:
+        return ()
+    return (JobEvent(RESCALED, f"Rescaled from {done.from_workers} to {workers} workers."),)
 
 
 def with_first_turn(status: TrainingJobStatus, turns: int, context: ReconcileContext) -> TrainingJobStatus:

@@ -46,7 +46,7 @@ BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
 PREEMPTED = "Preempted"
 RESUMED = "Resumed"
-RESCALED = "Rescaled"
+RESCALING = "Rescaling"
 RESCALE_FAILED = "RescaleFailed"
 NO_RESCALE_PENDING = (ConditionType.RESCALE_PENDING, False, "NotPending", "No rescale is pending.")
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
@@ -143,6 +143,7 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
     """All workers run, since ``start_seconds``."""
     status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
     status = rescaling.counted(accounting.started(status, start_seconds), start_seconds)
+    status = rescaling.completed(status, start_seconds)
     start_time = status.start_time or format_time(start_seconds)
     return changed(
         status, waiting=None, start_time=start_time, unstarted_attempts=None, scheduler_refusal=None
@@ -202,7 +203,7 @@ def rescaled(status: Status, workers: int, message: str, now_seconds: float) -> 
         since=format_time(now_seconds),
         waited_milliseconds=status.waited_milliseconds,
     )
-    ended = unplaced(status, RESCALED, message, now_seconds, now_seconds)
+    ended = unplaced(status, RESCALING, message, now_seconds, now_seconds)
     return changed(ended, rescales=status.rescales + 1, rescale=rescale)
 
 

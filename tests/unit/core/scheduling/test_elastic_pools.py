@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, Job, Node, Policies, Scheduler, policies
 from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.model.plan import NOT_COMPETING
 
 from tests.support.property_examples import examples
 from tests.unit.core.scheduling.builders import a_job, a_node
@@ -167,3 +168,50 @@ def test_an_elastic_job_that_has_room_alone_starts(free: list[int], sizes: list[
     jobs = [elastic(f"m{number}", gpus_per_worker=size) for number, size in enumerate(sizes)]
     decision = scheduler(policy, nodes, *rigid, *jobs).decide(LATER)
     assert bool(decision.starts) is any(size <= max(free) for size in sizes)
+
+
+def crowded(policy: str, *jobs: Job) -> Scheduler:
+    """A cluster of four GPUs that rigid jobs hold, and more of them wait for."""
+    rigid = [replace(a_job(f"r{at}").runs_on(f"n/{at}").made, as_of_seconds=0.0) for at in range(4)]
+    waiting = [a_job(f"w{at}").waiting(since=500.0).made for at in range(8)]
+    made = Scheduler([a_node("n", 4)], policies(elastic=policy))
+    for job in (*rigid, *waiting, *jobs):
+        made.observe(job)
+    return made
+
+
+@pytest.mark.parametrize("policy", ["pollux", "bftrainer"])
+def test_an_elastic_job_does_not_starve_beside_rigid_ones(policy: str) -> None:
+    """What it waits counts, and in the end it goes first, as any job does."""
+    made = crowded(policy, replace(elastic("m"), waiting_since_seconds=0.0))
+    plan = made.plan(LATER)
+    assert plan.waiting["m"].code not in NOT_COMPETING
+    late = LATER
+    while late < 30 * 86_400:
+        decision = made.decide(late)
+        if any(each.preemptor == "m" for each in decision.preemptions.values()):
+            break
+        late += 3600.0
+    else:
+        pytest.fail("it never goes first")
+    victim = next(each.job for each in decision.preemptions.values() if each.preemptor == "m")
+    gpu = f"n/{victim[1:]}"
+    made.forget(victim)
+    assert len(made.decide(late + 60).starts["m"]) == 1
+    waited = late + 60
+    started = replace(running(elastic("m"), gpu), started_seconds=waited, as_of_seconds=waited)
+    made.observe(replace(started, waited_before_seconds=waited))
+    assert "m" not in made.decide(waited + 400).preemptions, "it runs for a quantum at least"
+    assert "m" in made.decide(waited + 2 * 86_400).preemptions
+
+
+@pytest.mark.parametrize("policy", ["pollux", "bftrainer"])
+def test_an_elastic_job_of_a_higher_priority_goes_before_rigid_ones(policy: str) -> None:
+    made = crowded(policy, replace(elastic("m"), priority=5))
+    decision = made.decide(LATER)
+    (victim,) = decision.preemptions.values()
+    assert victim.preemptor == "m"
+    made.forget(victim.job)
+    assert len(made.decide(LATER + 60).starts["m"]) == 1
+    made.observe(replace(running(elastic("m"), f"n/{victim.job[1:]}"), priority=5))
+    assert "m" not in made.decide(LATER + 6000).preemptions

@@ -34,6 +34,8 @@ def rescale_chosen(session: Session) -> None:
         job, workers = jobs[key], session.state.worker_counts[key]
         if not more[key] or not _may_be_stopped(session, job):
             continue
+        if not workers and session.state.runs_anyway(key):
+            continue
         if not workers or _fits_without_itself(session, job, workers):
             _rescale(session, job, workers)
 

@@ -30,7 +30,7 @@ from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.model_round import ModelRound
 from laneway.scheduling.state.preemptible import Preemptible
-from laneway.scheduling.state.ranking import Ranking, SortKey
+from laneway.scheduling.state.ranking import FIRST, Ranking, SortKey
 from laneway.scheduling.state.timers import Timers
 from laneway.scheduling.state.waiting_queue import WaitingQueue
 
@@ -273,6 +273,12 @@ class SchedulerState:
             return job
         models = job.demand.models if model is None else frozenset({model})
         return replace(job, demand=replace(job.demand, workers=workers, models=models))
+
+    def runs_anyway(self, key: str) -> bool:
+        """Whether a malleable job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or jobs
+        of lower priority hold GPUs that may be taken from them."""
+        before, queue = self.ranking.sort_keys[key][:2]
+        return queue == FIRST or self.preemptible.percent_below((before + 1, NOT_EVICTABLE_QUEUE - 1)) > 0
 
     def capacity(self, view: View) -> FreeCapacity:
         """Return a view of the free capacity."""

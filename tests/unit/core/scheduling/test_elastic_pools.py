@@ -215,3 +215,12 @@ def test_an_elastic_job_of_a_higher_priority_goes_before_rigid_ones(policy: str)
     assert len(made.decide(LATER + 60).starts["m"]) == 1
     made.observe(replace(running(elastic("m"), f"n/{victim.job[1:]}"), priority=5))
     assert "m" not in made.decide(LATER + 6000).preemptions
+
+
+@pytest.mark.parametrize("policy", ["pollux", "bftrainer"])
+def test_jobs_grow_no_further_than_their_quota_allows_all_of_them(policy: str) -> None:
+    """Else both would be stopped, and the second would wait for the first one's end."""
+    jobs = [running(elastic(f"team/{name}", most=4), f"{name}/0", f"{name}/1") for name in "ab"]
+    quota = {"admission": ("quota",), "admission_options": {"quota": {"limit_gpus": {"team": 6}}}}
+    made = scheduler(policy, [a_node(name, 8) for name in "ab"], *jobs, **quota)
+    assert made.decide(LATER).rescales == {"team/a": 4}

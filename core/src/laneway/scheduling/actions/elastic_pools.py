@@ -130,7 +130,7 @@ class ElasticGPUs:
         avoided = state.avoided.get(job.key, frozenset())
         if state.cluster_capacity.unschedulable_reason(job.demand, avoided) is not None:
             return False
-        with_those = _with_gpus(job, kept_gpus)
+        with_those = with_gpus(job, kept_gpus)
         if any(
             policy.refusal(with_those, state.capacity(IDLE), now_seconds) is not None
             for policy in state.policies.admission
@@ -168,7 +168,7 @@ def _counted(state: SchedulerState, malleable: Mapping[str, Job], slot_of: Seque
     return free
 
 
-def _with_gpus(job: Job, gpus: float) -> Job:
+def with_gpus(job: Job, gpus: float) -> Job:
     """Return a waiting job that needs further GPUs, as a quota counts them."""
     if not gpus:
         return job

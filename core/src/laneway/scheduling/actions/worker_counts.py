@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from laneway.scheduling.actions.elastic_pools import ElasticGPUs
+from laneway.scheduling.actions.elastic_pools import ElasticGPUs, with_gpus
 from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import PolicyFailure
 from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.order.remaining import demanded_gpus
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
 REALLOT_SECONDS = 60.0
@@ -63,6 +65,8 @@ class WorkerCounts:
                 counts[key] = 0
         for pool in gpus.pools(asked):
             counts.update(self._ask(state, [asked[key] for key in pool.keys], pool.free_gpus, now_seconds))
+        if state.policies.admission:
+            _keep_quotas(state, malleable, counts, now_seconds)
         return counts, gpus.free
 
     def _ask(
@@ -169,6 +173,34 @@ def _most_workers(state: SchedulerState, job: Job, most: int, now_seconds: float
         middle = (few + most + 1) // 2
         few, most = (middle, most) if may_have(middle) else (few, middle - 1)
     return few
+
+
+def _keep_quotas(
+    state: SchedulerState, malleable: Mapping[str, Job], counts: dict[str, int], now_seconds: float
+) -> None:
+    """Reduce what jobs are to have beyond what they hold, the oldest last, until a namespace's quota allows all of it together.
+
+    Else jobs would be stopped to grow, and only the first of them could start again.
+    """
+    further_gpus: defaultdict[str, float] = defaultdict(float)
+    for key in sorted(counts, key=lambda each: (malleable[each].created_seconds, each)):
+        job = malleable[key]
+        held = _held_workers(job)
+        growth = counts[key] - held
+        if growth <= 0:
+            continue
+
+        def is_refused(workers: int, job: Job = job) -> bool:
+            all_further = with_gpus(waiting_with(job, workers), further_gpus[job.namespace])
+            return any(
+                policy.refusal(all_further, state.capacity(IDLE), now_seconds) is not None
+                for policy in state.policies.admission
+            )
+
+        allowed = bisect_left(range(1, growth + 1), True, key=is_refused)
+        counts[key] = max(held + allowed, job.demand.fewest_workers)
+        if counts[key] == held + allowed > held:
+            further_gpus[job.namespace] += demanded_gpus(waiting_with(job, allowed))
 
 
 def waiting_with(job: Job, workers: int) -> Job:

@@ -218,6 +218,16 @@ def test_an_elastic_job_of_a_higher_priority_goes_before_rigid_ones(policy: str)
 
 
 @pytest.mark.parametrize("policy", ["pollux", "bftrainer"])
+def test_the_job_that_it_preempts_does_not_get_the_gpus_back(policy: str) -> None:
+    made = scheduler(
+        policy, [a_node("n", 1)], a_job("r").runs_on("n/0").made, replace(elastic("m"), priority=5)
+    )
+    assert made.decide(LATER).preemptions["r"].preemptor == "m"
+    made.observe(a_job("r").made)
+    assert set(made.decide(LATER + 60).starts) == {"m"}
+
+
+@pytest.mark.parametrize("policy", ["pollux", "bftrainer"])
 def test_jobs_grow_no_further_than_their_quota_allows_all_of_them(policy: str) -> None:
     """Else both would be stopped, and the second would wait for the first one's end."""
     jobs = [running(elastic(f"team/{name}", most=4), f"{name}/0", f"{name}/1") for name in "ab"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -109,6 +110,9 @@ class SchedulerState:
         """Whether the last decision ended early, because no more jobs were to start by it."""
 
         self._failures: list[PolicyFailure] = []
+        self._priorities: Counter[int] = Counter()
+        """Of all jobs: the number of jobs by priority."""
+
         self._holders_known = False
         self._set_cluster(nodes)
 
@@ -137,13 +141,16 @@ class SchedulerState:
 
     def observe(self, job: Job) -> None:
         """Add a job, or replace what is known of it."""
+        self._count_priority(job.key, -1)
         self.jobs[job.key] = job
+        self._count_priority(job.key, 1)
         self._count_demand(job)
         self.ranking.change(job.key)
         self._stale.add(job.key)
 
     def forget(self, key: str) -> None:
         """Remove a job."""
+        self._count_priority(key, -1)
         del self.jobs[key]
         self.measured.forget(key)
         self._avoid.pop(key, None)
@@ -152,6 +159,13 @@ class SchedulerState:
         self.ranking.forget(key)
         self.contention.remove(key)
         self._stale.add(key)
+
+    def _count_priority(self, key: str, change: int) -> None:
+        if key in self.jobs:
+            priority = self.jobs[key].priority
+            self._priorities[priority] += change
+            if not self._priorities[priority]:
+                del self._priorities[priority]
 
     def avoid(self, key: str, nodes: frozenset[str]) -> None:
         """Keep a job away from nodes from now on."""
@@ -275,10 +289,10 @@ class SchedulerState:
         return replace(job, demand=replace(job.demand, workers=workers, models=models))
 
     def runs_anyway(self, key: str) -> bool:
-        """Whether a malleable job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or jobs
-        of lower priority hold GPUs that may be taken from them."""
-        before, queue = self.ranking.sort_keys[key][:2]
-        return queue == FIRST or self.preemptible.percent_below((before + 1, NOT_EVICTABLE_QUEUE - 1)) > 0
+        """Whether a malleable job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or there
+        are jobs of lower priority. Whether these hold GPUs does not count: else they would get them back as soon as they are preempted.
+        """
+        return self.ranking.sort_keys[key][1] == FIRST or min(self._priorities) < self.jobs[key].priority
 
     def capacity(self, view: View) -> FreeCapacity:
         """Return a view of the free capacity."""

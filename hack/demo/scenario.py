@@ -9,7 +9,7 @@ from pathlib import Path
 from laneway.api import names
 
 from hack.demo.api import Api
-from hack.demo.claims import GANG, LANES, LONG, NEVER_FITS, OUTGROWS, SHORT
+from hack.demo.claims import ELASTIC, GANG, LANES, LONG, NEVER_FITS, OUTGROWS, SHORT
 from hack.demo.evidence import Evidence
 from hack.demo.install import REPOSITORY, SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import Jobs, JobView
@@ -50,6 +50,7 @@ class Scenario:
         """
         self._lanes_and_gang()
         self._preemption()
+        self._elastic()
 
     def _lanes_and_gang(self) -> None:
         together = (*LANES, OUTGROWS)
@@ -70,6 +71,19 @@ class Scenario:
         )
         self._apply(*SHORT)
         self._wait((LONG, *SHORT), lambda job: job.ended, "ending", _END_SECONDS)
+
+    def _elastic(self) -> None:
+        self._apply(ELASTIC)
+        self._wait((ELASTIC,), lambda job: job.ended or self._has_trained(ELASTIC), "training", _END_SECONDS)
+        scale = ("scale", f"trainingjob/{ELASTIC}", "--replicas=2")
+        self._screen.say(f"kubectl {' '.join(scale)}")
+        self._target.kubectl.run(*scale, "--namespace", NAMESPACE)
+        self._wait((ELASTIC,), lambda job: job.ended, "ending", _END_SECONDS)
+
+    def _has_trained(self, job: str) -> bool:
+        """Whether the first worker has printed a step of its training."""
+        lines = (line for attempt in self._outputs.attempts(job) for line in attempt.lines)
+        return any(line.startswith("step ") for line in lines)
 
     def _apply(self, *jobs: str) -> None:
         files = [manifest(job) for job in jobs]

@@ -91,6 +91,10 @@ bench-scale: programs ## The operator with thousands of jobs on nodes simulated 
 bench-sharing: programs ## Jobs that use 30 to 70 % of a GPU on real kubelets, with and without sharing in one run; about 7 minutes
 	$(PYTHON) -m tests.performance.bench_sharing --results "$(RESULTS)"
 
+.PHONY: bench-elastic
+bench-elastic: programs ## The same gangs and short jobs on real kubelets, with fixed gangs and with elastic policies in one run; about 10 minutes
+	$(PYTHON) -m tests.performance.bench_elastic --results "$(RESULTS)"
+
 BEFORE ?= docs/measurements
 AFTER ?=
 

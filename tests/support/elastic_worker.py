@@ -1,0 +1,75 @@
+"""What the elastic jobs of the end-to-end tests run: DistributedDataParallel or FSDP on gloo, with Laneway's checkpoints.
+
+It comes to its container as text (`python3 -c`). Parameters are environment variables. The batch of all workers together is the same for
+each number of workers, so that the loss curve is too. A step takes STEP_SECONDS divided by the workers, until the file `go` is in FOLDER;
+so a test decides when a job may end. Rank 0 adds a line of JSON for each step to `steps`, and writes `result` at the end.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from laneway.client import Checkpoint
+from sklearn.datasets import load_digits
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+FOLDER = Path(os.environ["FOLDER"])
+GO = FOLDER / "go"
+STEP_SECONDS = float(os.environ["STEP_SECONDS"])
+EPOCHS = int(os.environ["EPOCHS"])
+BATCH = 60
+TRAINED = 1500
+"""Of 1797 images: 25 steps in an epoch, with as many samples for each of up to six workers."""
+
+
+def main():
+    """Train up to the last epoch, over as many attempts as it takes."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, workers = dist.get_rank(), dist.get_world_size()
+    images, labels = load_digits(return_X_y=True)
+    images, labels = torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    train, test = order[:TRAINED], order[TRAINED:]
+    data = TensorDataset(images[train], labels[train])
+    loader = DataLoader(data, batch_size=BATCH // workers, sampler=DistributedSampler(data))
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    if os.environ["KIND"] == "fsdp":
+        model = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+    else:
+        model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    state = Checkpoint(FOLDER / "checkpoints", model=model, optimizer=optimizer)
+    state.resume()
+
+    first = state.step
+    with (FOLDER / "steps").open("a", encoding="utf-8") as log:
+        for _ in state.epochs(EPOCHS):
+            for inputs, targets in state.batches(loader):
+                if not GO.exists():
+                    time.sleep(STEP_SECONDS / workers)
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+                optimizer.step()
+                if rank == 0:
+                    log.write(json.dumps({"step": state.step + 1, "first": first, "workers": workers}) + "\n")
+                    log.flush()
+
+    with torch.no_grad():
+        scores = model(images[test])
+        loss = torch.nn.functional.cross_entropy(scores, labels[test]).item()
+        accuracy = (scores.argmax(1) == labels[test]).float().mean().item()
+    if rank == 0:
+        (FOLDER / "result").write_text(json.dumps({"accuracy": accuracy, "loss": loss}))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()

@@ -213,3 +213,29 @@ def test_after_one_round_nobody_that_was_there_first_loses_more_than_its_bound(
     measured(scheduler, old=old, new=new)
     left = separated(scheduler)
     assert left or old >= 1 - bound - 1e-9
+
+
+def test_the_first_jobs_of_two_templates_share_the_only_gpu_once_each_was_measured_there_alone() -> None:
+    node = a_node("n", 1, percent=800)
+    node = replace(node, gpus=tuple(replace(gpu, active_percent=400) for gpu in node.gpus))
+    by = policies(
+        order="tiresias-las",
+        order_options={"thresholds_gpu_seconds": (600.0, 10_000.0)},
+        joining={},
+        preemption_options={"min_run_seconds": 500},
+    )
+    scheduler = Scheduler([node], by)
+    old, unknown = does("old", gpu=0.3).served(900.0), replace(does("new", gpu=0.7).made, profile=None)
+    waiting = replace(unknown, state=JobState.WAITING, placement=(), started_seconds=None)
+    scheduler.observe(old.made)
+    scheduler.observe(waiting)
+    (preemption,) = scheduler.decide(NOW).preemptions.values()
+    assert (preemption.job, preemption.action) == ("old", PreemptionAction.PAUSE)
+
+    scheduler.observe(replace(old.made, state=JobState.PAUSED))
+    assert scheduler.decide(NOW + 1).starts.keys() == {"new"}
+    scheduler.observe(replace(unknown, started_seconds=NOW + 1))
+    assert scheduler.decide(NOW + 2).resumes == []
+
+    scheduler.observe(replace(does("new", gpu=0.7).made, started_seconds=NOW + 1))
+    assert scheduler.decide(NOW + 60).resumes == ["old"]

@@ -199,46 +199,62 @@ def _real_workload(found: Any) -> Iterator[str]:
 
 
 def _real_cluster(found: Any) -> Iterator[str]:
+    runs = [(name, run) for name, case in found["cases"].items() for run in case["runs"]]
     yield from table(
         [
-            *(
-                "case",
-                "run",
-                "load",
-                "average JCT",
-                "simulated",
-                "off",
-                "off, ideal operator",
-                "a job's JCT off",
-            ),
-            *("same, ideal operator", "makespan off", "same order of starts", "preemptions", "simulated"),
+            *("case", "seed", "load", "average JCT", "simulated", "off", "makespan", "simulated", "off"),
+            *("off, ideal operator: average JCT", "makespan", "a job's JCT off", "same order of starts"),
+            *("preemptions (simulated)", "rescales", "joins"),
         ],
         (
             [
                 name,
-                number,
+                run["seed"],
                 run["load_average"],
-                f"{run['average_jct_seconds']:.1f} s",
-                f"{run['simulated_average_jct_seconds']:.1f} s",
+                seconds(run["average_jct_seconds"]),
+                seconds(run["simulated_average_jct_seconds"]),
                 f"{run['average_jct_error_percent']:+.1f} %",
-                f"{run['ideal']['average_jct_error_percent']:+.1f} %",
-                f"{run['mean_absolute_jct_error_percent']:.1f} %",
-                f"{run['ideal']['mean_absolute_jct_error_percent']:.1f} %",
+                seconds(run["makespan_seconds"]),
+                seconds(run["simulated_makespan_seconds"]),
                 f"{run['makespan_error_percent']:+.1f} %",
+                f"{run['ideal']['average_jct_error_percent']:+.1f} %",
+                f"{run['ideal']['makespan_error_percent']:+.1f} %",
+                f"{run['mean_absolute_jct_error_percent']:.1f} %",
                 f"{run['same_order_of_starts_percent']:.0f} %",
-                run["preemptions"],
-                run["simulated_preemptions"],
+                *(
+                    f"{run[count]} ({run[f'simulated_{count}']})"
+                    for count in ("preemptions", "rescales", "joins")
+                ),
             ]
-            for name, case in found["cases"].items()
-            for number, run in enumerate(case["runs"], start=1)
+            for name, run in runs
         ),
     )
     times = {**found["latencies"], **found["costs"]}
     shown = ", ".join(f"`{name}` {value:.2f}" for name, value in times.items() if value)
     yield (
-        f"\nThe simulation reads the operator's configuration and the times of submission. Its times were measured before, on other "
-        f"jobs: {shown}. An ideal operator decides at once, and nothing but the batches takes time. The ratio of each job's JCT is in "
-        "the JSON file.\n"
+        f"\nA seed draws when jobs are submitted, and which. The simulation reads the operator's configuration and the times of submission. "
+        f"Its times were measured before, on other jobs: {shown}.{_templates(found['measured_templates'])} An ideal operator decides at "
+        "once, and nothing but the training takes time. Joins are jobs that were placed beside others on a GPU. The ratio of each job's "
+        "JCT is in the JSON file.\n"
+    )
+
+
+def _templates(measured: Any) -> str:
+    """Return what was measured of the templates of jobs that share GPUs, as a sentence."""
+    if measured is None:
+        return ""
+    alone = ", ".join(
+        f"{kind} {each['gpu_microseconds'] / 1000:.0f} ms of GPU and {each['data_microseconds'] / 1000:.0f} ms of data"
+        for kind, each in measured["kinds"].items()
+    )
+    beside = ", ".join(
+        f"{first} at {100 * ratios[0]:.0f} % and {second} at {100 * ratios[1]:.0f} %"
+        for pair in measured["pairs"]
+        for (first, second), ratios in [(pair["kinds"], pair["ratios"])]
+    )
+    return (
+        f" Iterations of jobs that share GPUs, alone: {alone}. Two on a GPU, of their speed alone: {beside}; the simulation takes the "
+        "speeds of others from the scheduler's model of shared speeds, which has learnt from these."
     )
 
 

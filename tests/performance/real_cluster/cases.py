@@ -1,49 +1,61 @@
-"""The cases of the comparison: the same jobs under the default policy, alone on their GPUs, two on a GPU, and with preemption."""
+"""The cases of the comparison: what the operator is configured with, and which jobs it gets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.scheduling.config.operator_config import OperatorConfig
 
+from tests.performance.real_cluster.drawn_jobs import DrawnJob, elastic_jobs, lanes_jobs, rigid_jobs
 from tests.performance.real_workload.prediction import operator_config
-from tests.performance.real_workload.workload import WorkloadJob, read_workload
 
 _FOLDER = Path(__file__).parent
-_DEFAULT = (_FOLDER / "cluster.yaml", _FOLDER / "default.yaml")
+_CLUSTER = _FOLDER / "cluster.yaml"
+GPUS_PER_NODE = 2
+GPUS = 2 * GPUS_PER_NODE
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the operator is configured with, and what the jobs request."""
+    """One configuration of the operator, with jobs on which it has an effect."""
 
     name: str
     values: Sequence[Path]
-    """Of the chart, each over the one before."""
+    """Of the chart, each over the one before and the first one over the chart's own."""
 
-    most_percent: int = 100
-    """No worker requests more of a GPU."""
+    draw: Callable[[str, int], Sequence[DrawnJob]]
+    """Draws jobs by submission, from a prefix of their names and a seed."""
+
+    def jobs(self, seed: int) -> Sequence[DrawnJob]:
+        """Return the jobs of a seed."""
+        return self.draw(f"{self.name}-{seed}", seed)
 
     @property
     def config(self) -> OperatorConfig:
         """What the chart gives the operator: the simulation reads the same file."""
         return operator_config(self.values)
 
-    def jobs(self, count: int, run: int) -> tuple[WorkloadJob, ...]:
-        """Return the first jobs of the workload, with names of their own in each run: a checkpoint is found by its job's name."""
-        return tuple(
-            replace(
-                job, name=f"run-{run}-{job.name}", share_percent=min(job.share_percent, self.most_percent)
-            )
-            for job in read_workload()[:count]
-        )
+    @property
+    def shares(self) -> bool:
+        """Whether jobs join others on GPUs."""
+        return self.config.sharing == "lanes"
 
+    @property
+    def offered_percent(self) -> int:
+        """What each node offers of its GPUs."""
+        return GPUS_PER_NODE * OFFERED_PERCENT[self.config.sharing]
+
+
+PREEMPTION = Case("preemption", (_CLUSTER, _FOLDER / "preemption.yaml"), rigid_jobs)
+"""The costs are measured with its values, because only there jobs are preempted."""
 
 CASES: Sequence[Case] = (
-    Case("preemption", (_FOLDER / "cluster.yaml", _FOLDER / "preemption.yaml")),
-    Case("default", _DEFAULT),
-    Case("sharing", _DEFAULT, most_percent=50),
+    PREEMPTION,
+    Case("default", (_CLUSTER,), rigid_jobs),
+    Case("lanes", (_CLUSTER, _FOLDER / "lanes.yaml"), lanes_jobs),
+    Case("elastic", (_CLUSTER, _FOLDER / "elastic.yaml"), elastic_jobs),
 )
-"""In the order in which they are run: the costs are measured in the first, because only there are jobs preempted."""
+DEFAULT_CASES = "default,lanes,elastic"

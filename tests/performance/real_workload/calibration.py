@@ -61,8 +61,12 @@ class MeasuredCosts:
     """How many measurements each of these is the mean of."""
 
 
-def calibrate(cluster: LiveCluster) -> MeasuredCosts:
+def calibrate(cluster: LiveCluster, gpus: int = GPUS) -> MeasuredCosts:
     """Run the calibration's jobs and measure.
+
+    Args:
+        cluster: with a configuration under which jobs of half a minute are preempted.
+        gpus: how many it has, 4 or more.
 
     Raises:
         ClusterError: a job failed or took too long, or no job was preempted.
@@ -74,7 +78,7 @@ def calibrate(cluster: LiveCluster) -> MeasuredCosts:
             samples.alone(WorkloadJob(f"alone-{workers}{attempt}", 0.0, workers, 100, _ALONE_STEPS))
     for workers in (4, 2):
         report(f"calibration: gangs of {workers} are preempted")
-        samples.preempted(workers)
+        samples.preempted(workers, gpus)
     cluster.jobs.delete_all()
     return samples.costs()
 
@@ -101,11 +105,11 @@ class _Samples:
         self._note_start(job, job.workers)
         self._note_exits([job], views)
 
-    def preempted(self, workers: int) -> None:
+    def preempted(self, workers: int, gpus: int) -> None:
         """Fill the cluster with gangs of a size, and have a newcomer of four workers preempt some of them."""
         holders = [
             WorkloadJob(f"holder-{workers}-{number}", 0.0, workers, 100, _HOLDER_STEPS)
-            for number in range(GPUS // workers)
+            for number in range(gpus // workers)
         ]
         for holder in holders:
             self._cluster.submit(holder)
@@ -119,7 +123,7 @@ class _Samples:
         self._cluster.submit(newcomer)
         views = self._end([*holders, newcomer], _PREEMPTION_TIMEOUT_SECONDS)
         for holder in holders:
-            self._note_start(holder, GPUS)
+            self._note_start(holder, gpus)
         self._note_exits([*holders, newcomer], views)
         self._note_turnover([*holders, newcomer], newcomer, views)
 
@@ -184,10 +188,12 @@ class _Samples:
     ) -> None:
         """Measure how long GPUs stayed idle from one job to the next."""
         happened = {job.name: self._happened(job.name) for job in jobs}
+        placed_seconds = _times(happened[newcomer.name], "Placed")[0]
         preempted = [time for events in happened.values() for time in _times(events, "Preempted")]
-        if not preempted:
+        for_it = [time for time in preempted if time <= placed_seconds]  # others may be preempted later
+        if not for_it:
             raise ClusterError(f"no job was preempted for {newcomer.name}")
-        self._leaves.append(_times(happened[newcomer.name], "Placed")[0] - max(preempted))
+        self._leaves.append(placed_seconds - max(for_it))
         completed = [
             parse_time(view.status.completion_time or "") for view in map(views.__getitem__, happened)
         ]

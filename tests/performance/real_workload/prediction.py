@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import yaml
 from laneway.api.config_file import parse_config
@@ -25,6 +25,7 @@ from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.replay import compare
 from laneway.simulator.trace import TraceJob
 
+from hack.demo.install import CHART
 from tests.performance.real_workload.calibration import MeasuredCosts
 from tests.performance.real_workload.live_cluster import VALUES
 from tests.performance.real_workload.setting_up import SettingUp, SetupTimes
@@ -40,14 +41,14 @@ class Prediction:
 
 
 def operator_config(files: Sequence[Path] = VALUES) -> OperatorConfig:
-    """Return the configuration that the chart gives the operator with files of values, each over the one before."""
+    """Return the configuration that the chart gives the operator with files of values, each over the one before and the first one over
+    the chart's own."""
     values: Any = {}
-    for file in files:
+    for file in (CHART / "values.yaml", *files):
         values = _merged(values, yaml.safe_load(file.read_text(encoding="utf-8")))
+    lanes = values["node"]["config"].get("lanes")
     merged = (
-        values["operator"]["config"]
-        | {"lanes": values["node"]["config"]["lanes"]}
-        | ({"sharing": values["sharing"]} if "sharing" in values else {})
+        values["operator"]["config"] | {"sharing": values["sharing"]} | ({"lanes": lanes} if lanes else {})
     )
     return parse_config(yaml.safe_dump(merged), OperatorConfig, str(files[-1]))
 
@@ -111,13 +112,40 @@ def _simulated(records: Records, trace: Sequence[TraceJob], costs: Costs, model:
     return Prediction(simulation, costs)
 
 
-def pairs(records: Records, workload: Sequence[WorkloadJob]) -> list[tuple[WorkloadJob, JobRecord]]:
+class Described(Protocol):
+    """A job of a run, by construction."""
+
+    @property
+    def name(self) -> str:
+        """Of the TrainingJob."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """With which it is submitted."""
+        ...
+
+    @property
+    def share_percent(self) -> int:
+        """Of one GPU, for each worker."""
+        ...
+
+    @property
+    def work_seconds(self) -> float:
+        """Its run time with these workers, but for setting up and ending."""
+        ...
+
+
+_Job = TypeVar("_Job", bound=Described)
+
+
+def pairs(records: Records, workload: Sequence[_Job]) -> list[tuple[_Job, JobRecord]]:
     """Return each job with its record, ordered by submission."""
     by_name = {job.name: job for job in workload}
     return [(by_name[record.job.key.partition("/")[2]], record) for record in records.jobs]
 
 
-def observed(job: WorkloadJob, record: JobRecord) -> dict[str, Any]:
+def observed(job: Described, record: JobRecord) -> dict[str, Any]:
     """Return what is known of a job and its run without any simulation, as columns of a table."""
     return {
         "job": job.name,

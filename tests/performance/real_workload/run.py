@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from hack.cluster.progress import report
 from hack.demo.jobs import JobView
-from tests.performance.real_workload.live_cluster import LiveCluster
-from tests.performance.real_workload.workload import WorkloadJob
+from tests.performance.real_workload.live_cluster import LiveCluster, Submitted
 
 _END_SECONDS = 1800.0
 _SAY_SECONDS = 30.0
 
 
-def run_workload(cluster: LiveCluster, workload: Sequence[WorkloadJob]) -> None:
+class Timed(Submitted, Protocol):
+    """A job that is submitted at a time."""
+
+    @property
+    def name(self) -> str:
+        """Of the TrainingJob."""
+        ...
+
+    @property
+    def submit_seconds(self) -> float:
+        """Since the first submission."""
+        ...
+
+
+def run_workload(cluster: LiveCluster, workload: Sequence[Timed]) -> None:
     """Submit the jobs and wait for their ends.
 
     Raises:

@@ -8,10 +8,12 @@ time it gets GPUs, also after a preemption, and holds them meanwhile like a job 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
+from laneway.scheduling import GPU
+from laneway.simulator.models.alone import Alone
+from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed, SpeedModel
 
 _SETUP_WORK_SECONDS = 1e-3
 """The simulator only knows work, so setup is modelled as a negligible amount of work, done so slowly that it takes the measured
@@ -42,27 +44,59 @@ class _SettingUp:
 
 
 class SettingUp:
-    """Speeds of one simulation: it remembers who sets up."""
+    """Speeds of one simulation: it remembers who sets up. Jobs that train are as fast as another model says, which does not see the
+    others."""
 
-    def __init__(self, times: SetupTimes) -> None:
+    def __init__(self, times: SetupTimes, training: SpeedModel | None = None) -> None:
+        """Start with no job.
+
+        Args:
+            times: how long setting up takes.
+            training: the speeds after that; None: as in the trace.
+        """
         self._times = times
+        self._training = training or Alone()
         self._jobs: dict[str, _SettingUp] = {}
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of the workers that arrived, finished setting up, or still set up."""
-        speeds: dict[str, Speed] = {}
+        """Return the speeds of the workers that arrived, finished setting up, or still set up, and of those that train beside them."""
+        trains: list[str] = []
+        gpus = dict.fromkeys(changes.gpus)
         for key in changes.runs:
             run = occupancy.run(key)
             progress_seconds = run.progress_seconds(now_seconds)
             known = self._jobs.pop(key, None)
             if known is not None and progress_seconds >= known.until_progress_seconds:
-                speeds[key] = Speed()
+                trains.append(key)
+                gpus |= {uuid: None for worker in run.placement for uuid in worker.gpus}
                 continue
             until_seconds = progress_seconds + _SETUP_WORK_SECONDS
             self._jobs[key] = _SettingUp(len(run.placement), run.placement[0].gpus[0], until_seconds)
         self._jobs = {key: job for key, job in self._jobs.items() if key in occupancy.on_gpu(job.gpu)}
         workers = sum(job.workers for job in self._jobs.values())
+        training = _Training(occupancy, self._jobs.keys())
+        speeds = self._training.speeds(Changes(trains, tuple(gpus), changes.nodes), training, now_seconds)
         for key, job in self._jobs.items():
             ratio = _SETUP_WORK_SECONDS / self._times.seconds(workers)
             speeds[key] = Speed(ratio, until_progress_seconds=job.until_progress_seconds)
         return speeds
+
+
+class _Training:
+    """Which jobs train where."""
+
+    def __init__(self, running: Occupancy, set_up: Collection[str]) -> None:
+        self._running = running
+        self._set_up = frozenset(set_up)
+
+    def run(self, key: str) -> Running:
+        return self._running.run(key)
+
+    def on_gpu(self, uuid: str) -> Collection[str]:
+        return [key for key in self._running.on_gpu(uuid) if key not in self._set_up]
+
+    def on_node(self, name: str) -> Collection[str]:
+        return [key for key in self._running.on_node(name) if key not in self._set_up]
+
+    def gpu(self, uuid: str) -> GPU:
+        return self._running.gpu(uuid)

@@ -36,7 +36,13 @@ STEPS = int(os.environ["STEPS"])
 BATCH_SECONDS = float(os.environ["BATCH_SECONDS"])
 CHECKPOINT = os.environ["CHECKPOINT"]
 WORLD_SIZE = int(os.environ.get("WORLD_SIZE", "1"))
-FEATURES, CLASSES, BATCH, WIDTH = 64, 10, 64, 32
+FEATURES, CLASSES, WIDTH = 64, 10, 32
+BATCH = 64
+if (
+    "GLOBAL_BATCH" in os.environ
+):  # the workers divide each batch: an elastic job, whose batches arrive faster the more they are
+    BATCH = int(os.environ["GLOBAL_BATCH"]) // WORLD_SIZE
+    BATCH_SECONDS /= WORLD_SIZE
 
 
 class Stream(IterableDataset):  # type: ignore[misc]  # torch is not there when types are checked

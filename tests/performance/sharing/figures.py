@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from laneway.api.training_job_status import ProfileStatus
+
 from tests.performance.sharing.workload import CROWD, CROWD_GPUS, KINDS
 
 PAIR_GOAL, PAIR_AIM = 0.67, 0.55
@@ -47,6 +49,9 @@ class JobRun:
 
     events: Sequence[str] = field(default=())
     """What else the operator did with it."""
+
+    profile: ProfileStatus | None = None
+    """What its node measured of its iterations."""
 
     @property
     def train_seconds(self) -> float:

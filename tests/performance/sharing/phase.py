@@ -20,14 +20,24 @@ _TIMEOUT_SECONDS = 1200.0
 _SAY_SECONDS = 30.0
 
 
-def run_phase(cluster: LiveCluster, jobs: Sequence[SharingJob]) -> list[JobRun]:
+def run_phase(
+    cluster: LiveCluster, jobs: Sequence[SharingJob], *, keeps_templates: bool = False
+) -> list[JobRun]:
     """Run jobs and delete them. What was learnt of their templates before is deleted, so that each phase begins without knowledge.
+
+    Args:
+        cluster: where they run.
+        jobs: by submission.
+        keeps_templates: that nothing is deleted.
 
     Raises:
         ClusterError: a job failed, or they took too long.
     """
-    profiles = ("delete", "trainingprofiles", "--all", "--namespace", cluster.namespace)
-    cluster.kubectl.run(*profiles)  # an operator that ended with the last phase may have written them again
+    if not keeps_templates:
+        profiles = ("delete", "trainingprofiles", "--all", "--namespace", cluster.namespace)
+        cluster.kubectl.run(
+            *profiles
+        )  # an operator that ended with the last phase may have written them again
     outputs = Outputs(cluster.api, cluster.namespace)
     submitted: dict[str, float] = {}
     for job in jobs:
@@ -49,7 +59,7 @@ def run_phase(cluster: LiveCluster, jobs: Sequence[SharingJob]) -> list[JobRun]:
 
     views = cluster.wait([job.name for job in jobs], lambda view: view.ended, _TIMEOUT_SECONDS, look)
     outputs.settle()
-    events = _events(cluster)
+    events = job_events(cluster)
     runs = [_run_of(job, views[job.name], submitted[job.name], outputs, events) for job in jobs]
     cluster.jobs.delete_all()
     return runs
@@ -87,10 +97,12 @@ def _run_of(
             for event in events
             if event["regarding"]["name"] == job.name and event["reason"] not in ("Placed", "Completed")
         ],
+        profile=view.status.profile,
     )
 
 
-def _events(cluster: LiveCluster) -> list[dict[str, Any]]:
+def job_events(cluster: LiveCluster) -> list[dict[str, Any]]:
+    """Return the events of all jobs in the order in which they happened."""
     events = cluster.api.items(f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events")
     return sorted(
         (each for each in events if each["regarding"].get("kind") == "TrainingJob" and each.get("eventTime")),

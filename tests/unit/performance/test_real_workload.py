@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from laneway.scheduling import Demand, policies
 from laneway.simulator import Costs, Simulation
 from laneway.simulator.cluster import make_nodes
+from laneway.simulator.models.lanes import Lanes
 from laneway.simulator.trace import TraceJob
 
 from tests.performance.real_workload.prediction import operator_config
@@ -85,3 +88,21 @@ def test_a_job_sets_up_again_after_a_preemption() -> None:
     )
     assert finished["ns/b"] == pytest.approx(12 + 7, abs=0.01)
     assert finished["ns/a"] == pytest.approx(32 + 7 + 2, abs=0.01)
+
+
+def test_who_sets_up_slows_no_job_that_trains_on_its_gpu() -> None:
+    """Two jobs of one GPU need it all of the time: each trains at half of its speed, from the moment at which both train."""
+    simulation = Simulation(
+        [
+            replace(a_job(name, at, 30.0), demand=Demand(share_percent=50))
+            for name, at in (("a", 0.0), ("b", 10.0))
+        ],
+        make_nodes("1x1"),
+        policies(order="fifo"),
+        Costs(leave_seconds=0.0, restart_seconds=0.0),
+        model=SettingUp(TIMES, Lanes(parallel_penalty_ratio=0.0)),
+    )
+    simulation.run()
+    finished = {key: run.finish_seconds for key, run in simulation.runs.items()}
+    assert finished["ns/a"] == pytest.approx(2 + 10 + 2 * 20, abs=0.01)
+    assert finished["ns/b"] == pytest.approx(12 + 40 + 10, abs=0.01)

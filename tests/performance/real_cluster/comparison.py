@@ -2,7 +2,7 @@
 
 The simulation gets the submissions of the run, the configuration file of its operator, and what was measured before on other jobs: the
 costs, and the templates of jobs that may share GPUs. It sees nothing else of the run. The speed of an elastic job is proportional to its
-workers, by construction.
+workers, by construction, and its workers report of it what they report to the operator.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.simulator import IDEAL, Costs, Knowledge, Latencies, OperatorModel, Simulation, TraceJob
-from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.setup import counted
 
 from hack.demo.jobs import JobView
 from tests.performance.real_cluster.drawn_jobs import DrawnJob, LanesJob
+from tests.performance.real_cluster.reported_goodput import ReportedGoodput
 from tests.performance.real_cluster.sharing_of_gpus import joined, recorded_holds, simulated_holds
 from tests.performance.real_cluster.templates import MeasuredTemplates, SpeedsBeside
 from tests.performance.real_workload.calibration import MeasuredCosts
@@ -122,7 +122,7 @@ def _training(config: OperatorConfig, templates: MeasuredTemplates | None) -> Sp
     """Return how fast jobs train."""
     if config.sharing == "lanes" and templates is not None:
         return SpeedsBeside(templates)
-    return Alone()
+    return ReportedGoodput()
 
 
 def _trace_job(

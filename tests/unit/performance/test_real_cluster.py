@@ -8,7 +8,10 @@ from dataclasses import asdict, replace
 from itertools import product
 
 import pytest
+from laneway.api.goodput_status import BatchStatus, GoodputStatus, StepObservation
 from laneway.api.training_job import TrainingJobSpec
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.lifecycle.goodput import goodput_of
 from laneway.operator.state.records.template_hash import template_hash
 from laneway.scheduling import Demand, policies
 from laneway.scheduling.config.operator_config import OperatorConfig
@@ -26,6 +29,7 @@ from tests.performance.real_cluster.drawn_jobs import (
     one_of_each_kind,
     two_for_each_gpu,
 )
+from tests.performance.real_cluster.reported_goodput import ReportedGoodput
 from tests.performance.real_cluster.sharing_of_gpus import Hold, joined
 from tests.performance.real_cluster.templates import (
     MeasuredPair,
@@ -37,6 +41,7 @@ from tests.performance.real_cluster.templates import (
 )
 from tests.performance.real_workload.calibration import MeasuredCosts
 from tests.performance.real_workload.live_cluster import Submitted
+from tests.performance.real_workload.workload import BATCH_SECONDS
 from tests.performance.sharing.figures import JobRun
 
 MEASURED = MeasuredCosts(
@@ -174,6 +179,41 @@ def test_the_simulation_has_the_speeds_that_were_measured_before_and_for_others_
     assert beside.speed_ratios([half, half]) == pytest.approx((0.92, 0.92), abs=0.02)
     assert beside.speed_ratios([half]) == (1.0,)
     assert all(0.7 < ratio <= 1.0 for ratio in beside.speed_ratios([half, third]))
+
+
+def test_an_elastic_job_is_as_fast_as_its_workers_are_many_and_reports_what_the_operator_makes_of_its_batches() -> (
+    None
+):
+    status = TrainingJobStatus(goodput=goodput_seen_of(workers=1))
+    reported = ReportedGoodput()
+    trace = [TraceJob("ns/a", Demand(1, min_workers=1, max_workers=4), 0.0, 1000.0)]
+    chosen = policies(order="pollux", preemption_options={"min_run_seconds": 0.0})
+    simulation = Simulation(trace, make_nodes("2x2"), chosen, model=reported)
+    simulation.step()
+    run = simulation.runs["ns/a"]
+    assert run.goodput == goodput_of(status), "of one worker"
+    simulation.run()
+    assert run.goodput is not None
+    assert run.goodput.explored_replicas == 4
+    assert run.executed_seconds < 500.0
+
+
+def goodput_seen_of(workers: int) -> GoodputStatus:
+    """What the operator keeps of a job that divides each batch among this many workers of one node."""
+    batch = BatchStatus(
+        ranks=workers,
+        local_batch=GLOBAL_BATCH // workers,
+        initial_batch=GLOBAL_BATCH,
+        max_batch=GLOBAL_BATCH,
+        max_local_batch=GLOBAL_BATCH,
+    )
+    step = StepObservation(
+        nodes=1,
+        workers=workers,
+        local_batch=GLOBAL_BATCH // workers,
+        pass_microseconds=round(1e6 * BATCH_SECONDS / workers),
+    )
+    return GoodputStatus(batch=batch, observations=(step,))
 
 
 def test_measured_templates_are_read_from_a_result() -> None:

@@ -126,10 +126,9 @@ def _centred(matrix: np.ndarray, limit: np.ndarray, point: np.ndarray, price: fl
 
 
 class ReferenceFifo:
-    """First come, first served, on a model drawn at random for each job: order, admission and placement in one.
+    """First come, first served, on a model drawn at random for each job, without the defect: order, admission and placement in one.
 
-    A job that ends hands its model to the first one in line, as far as it fits. Jobs are given models at the beginning of a round, and
-    not within 32 minutes after the last time.
+    Jobs are given models at the beginning of a round, and not within 32 minutes after the last time.
     """
 
     relative = True
@@ -145,10 +144,8 @@ class ReferenceFifo:
             seed: of the draws.
             at_rounds: whether jobs start at the beginning of a round only, and models are given then.
         """
-        self._gpus = gpus
-        self._draws = random.Random(seed)
+        self._models = _Models(gpus, seed, defect=False)
         self._at_rounds = at_rounds
-        self._model: dict[str, str] = {}
         self._known: frozenset[str] = frozenset()
         self._given_seconds = -math.inf
 
@@ -161,7 +158,7 @@ class ReferenceFifo:
         )
         if keys != self._known and due:
             self._known, self._given_seconds = keys, now_seconds
-            self._give({job.key: job for job in jobs})
+            self._models.give({job.key: job for job in jobs})
         until = math.inf
         if self._at_rounds:
             until = (math.floor(now_seconds / ROUND_SECONDS + _SLACK) + 1) * ROUND_SECONDS
@@ -177,45 +174,95 @@ class ReferenceFifo:
 
     def refusal(self, job: Job, capacity: FreeCapacity, now_seconds: float) -> WaitingReason | None:
         """Return a reason for a job without a model."""
-        if job.key in self._model and (not self._at_rounds or begins_round(now_seconds)):
+        if job.key in self._models.of and (not self._at_rounds or begins_round(now_seconds)):
             return None
         return WaitingReason(WaitingCode.NOT_ADMITTED, "It has no model.", "Others are first.")
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return GPUs of its model."""
-        demand = replace(job.demand, models=frozenset({self._model[job.key]}))
+        demand = replace(job.demand, models=frozenset({self._models.of[job.key]}))
         return Count().place(replace(job, demand=demand), capacity)
 
     def profile_key(self, job: Job) -> str:
         """Return what tells jobs apart: each has a model of its own."""
         return job.key
 
-    def _give(self, jobs: Mapping[str, Job]) -> None:
+
+class _Models:
+    """The model that each job was given: it keeps it, and a job that ends hands it to the first one in line, as far as it fits."""
+
+    def __init__(self, gpus: Mapping[str, int], seed: int, *, defect: bool) -> None:
+        """Prepare.
+
+        Args:
+            gpus: by model.
+            seed: of the draws.
+            defect: whether a job gets the last model that has idle GPUs, and not the one that was drawn, which then leaves the list.
+        """
+        self._gpus = gpus
+        self._draws = random.Random(seed)
+        self._defect = defect
+        self.of: dict[str, str] = {}
+        """By job."""
+
+    def give(self, jobs: Mapping[str, Job]) -> None:
         """Give models as ``FIFOPolicy.get_allocation`` does."""
         free = dict(self._gpus)
-        line = sorted(key for key in jobs if key not in self._model)
-        for key in sorted(self._model):
-            model = self._model[key]
+        line = sorted(key for key in jobs if key not in self.of)
+        for key in sorted(self.of):
+            model = self.of[key]
             if key in jobs:
                 free[model] -= jobs[key].demand.gpus
                 continue
             if line and jobs[line[0]].demand.gpus <= free[model] and _runs_on(jobs[line[0]], model):
                 first = line.pop(0)
-                self._model[first] = model
+                self.of[first] = model
                 free[model] -= jobs[first].demand.gpus
-            del self._model[key]
+            del self.of[key]
         models = sorted(model for model, left in free.items() if left > 0)
         while line and models:
             key = line.pop(0)
             able = [model for model in models if free[model] >= jobs[key].demand.gpus]
             if not able:
                 break
-            model = able[self._draws.randrange(len(able))]
+            drawn = able[self._draws.randrange(len(able))]
+            model = models[-1] if self._defect else drawn
             if _runs_on(jobs[key], model):
-                self._model[key] = model
+                self.of[key] = model
                 free[model] -= jobs[key].demand.gpus
                 if free[model] == 0:
-                    models.remove(model)
+                    models.remove(drawn)
+
+
+@dataclass(frozen=True)
+class DefectiveFifo(Shuffled):
+    """First come, first served, with the defect: more jobs get a model than it has GPUs for, and share it in rounds."""
+
+    models: _Models = field(kw_only=True)
+
+    def targets(
+        self, jobs: Sequence[RoundJob], gpus: Mapping[str, float]
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Return all of the time on the model that a job was given."""
+        self.models.give({each.job.key: each.job for each in jobs})
+        return {
+            each.job.key: {self.models.of[each.job.key]: 1.0}
+            for each in jobs
+            if each.job.key in self.models.of
+        }
+
+    def model_order(self, jobs: Sequence[RoundJob], gpus: Mapping[str, float]) -> Sequence[str]:
+        """Return them as its simulator draws them, and leave each job no other model than its own."""
+        for each in jobs:
+            assert isinstance(each.per_second, dict)
+            for model in each.per_second.keys() - {self.models.of.get(each.job.key)}:
+                del each.per_second[model]
+        return Shuffled.model_order(self, jobs, gpus)
+
+
+def defective_fifo(gpus: Mapping[str, int], seed: int) -> DefectiveFifo:
+    """Return the policy with the draws of a seed; its simulator seeds those of the models' order with five more."""
+    return DefectiveFifo(models=_Models(gpus, seed, defect=True), shuffler=random.Random(seed + 5))
 
 
 def _runs_on(job: Job, model: str) -> bool:

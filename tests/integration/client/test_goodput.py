@@ -65,6 +65,22 @@ def test_compiled_code_keeps_its_parameters_free_of_hooks(find: Find) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["fsdp", "fsdp2"])
+def test_sharded_gradients_have_the_same_noise_and_gain(find: Find, kind: str) -> None:
+    found = find(f"--kind={kind}", "--ranks=2", "--rule=adascale")
+    assert {(each["ranks"], each["local_batch"], each["passes"]) for each in found} == {(2, 8, 1)}
+    noise_scale = statistics.mean(each["noise_scale"] for each in found)
+    assert NOISE_SCALE / 1.5 < noise_scale < NOISE_SCALE * 1.5
+    (gain,) = {each["gain"] for each in found}
+    assert gain == pytest.approx((NOISE_SCALE / 8 + 1) / (NOISE_SCALE / 16 + 1), rel=0.1)
+
+
+def test_a_rank_without_a_part_of_the_parameters_claims_no_noise(find: Find) -> None:
+    found = find("--kind=fsdp2", "--ranks=2", "--rows=1", "--rule=adascale", "--steps=100")
+    assert [each["noise_scale"] is None for each in found] == [False, True]
+    assert len({each["gain"] for each in found}) == 1
+
+
 def test_adascale_measures_one_gain_for_all_ranks(find: Find) -> None:
     gains = {each["gain"] for each in find("--ranks=2", "--rule=adascale")}
     assert len(gains) == 1, "otherwise the replicas would drift apart"

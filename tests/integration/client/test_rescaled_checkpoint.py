@@ -17,6 +17,8 @@ SAMPLES = 108
 EPOCH_STEPS = 9
 
 Train = Callable[..., str]
+Steps = dict[int, list[dict[str, Any]]]
+Undisturbed = Callable[[str], Steps]
 
 
 @pytest.fixture
@@ -37,7 +39,28 @@ def train(tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[],
     return begin
 
 
-def lasting(work: Path) -> dict[int, list[dict[str, Any]]]:
+@pytest.fixture(scope="module")
+def known_curves() -> dict[str, Steps]:
+    return {}
+
+
+@pytest.fixture
+def undisturbed(
+    train: Train, tmp_path_factory: pytest.TempPathFactory, known_curves: dict[str, Steps]
+) -> Undisturbed:
+    """Returns the steps of a training with DistributedDataParallel and four ranks, by its optimizer."""
+
+    def steps(optimizer: str) -> Steps:
+        if optimizer not in known_curves:
+            work = tmp_path_factory.mktemp("undisturbed") / "work"
+            train(work, f"--optimizer={optimizer}", "--epochs=3", "4")
+            known_curves[optimizer] = lasting(work)
+        return known_curves[optimizer]
+
+    return steps
+
+
+def lasting(work: Path) -> Steps:
     """Returns what each rank wrote of each step, without what was trained again after a resume."""
     by_step: dict[int, list[dict[str, Any]]] = {}
     ranks_of: dict[int, int] = {}
@@ -55,17 +78,19 @@ def lasting(work: Path) -> dict[int, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize(
     ("kind", "stages"),
-    [("ddp", ("4:13", "2:17", "1:20", "3")), ("ddp", ("2:4", "3:13", "4")), ("fsdp", ("4:13", "2:17", "3"))],
+    [
+        ("ddp", ("4:13", "2:17", "1:20", "3")),
+        ("fsdp", ("4:13", "2:17", "3")),
+        ("fsdp2", ("4:13", "2:17", "3")),
+    ],
 )
 def test_a_rescaled_training_has_the_loss_curve_of_one_that_is_not(
-    train: Train, tmp_path: Path, kind: str, stages: tuple[str, ...]
+    train: Train, undisturbed: Undisturbed, tmp_path: Path, kind: str, stages: tuple[str, ...]
 ) -> None:
-    options = (f"--kind={kind}", "--epochs=3")
-    train(tmp_path / "fixed", *options, "4")
-    errors = train(tmp_path / "rescaled", *options, *stages)
+    errors = train(tmp_path / "rescaled", f"--kind={kind}", "--epochs=3", *stages)
     assert "the checkpoint has" in errors
     assert "trained twice or left out" not in errors
-    fixed, rescaled = lasting(tmp_path / "fixed"), lasting(tmp_path / "rescaled")
+    fixed, rescaled = undisturbed("adam"), lasting(tmp_path / "rescaled")
     assert len({entry["ranks"] for found in rescaled.values() for entry in found}) == len(stages)
     assert set(rescaled) == set(fixed) == set(range(3 * EPOCH_STEPS))
     for step, found in rescaled.items():
@@ -116,3 +141,28 @@ def test_divided_parameters_that_are_damaged_are_rejected(train: Train, tmp_path
     assert kept[0] == kept[1]
     assert 2 <= len(kept[0]) <= 3, "the last one may have been complete only after the others were counted"
     assert newest.name.partition(".")[0] not in kept[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        ("ddp", ("4:6:3", "2:12:0", "3")),
+        ("fsdp", ("3:6:1", "2:12:0", "3")),
+        ("fsdp2", ("3:6:1", "2:12:0", "3")),
+    ],
+)
+def test_a_rank_that_is_killed_while_it_saves_loses_that_save_only(
+    train: Train, undisturbed: Undisturbed, tmp_path: Path, kind: str, stages: tuple[str, ...]
+) -> None:
+    train(tmp_path / "killed", f"--kind={kind}", "--optimizer=sgd", "--epochs=2", *stages)
+    fixed, killed = undisturbed("sgd"), lasting(tmp_path / "killed")
+    assert set(killed) == set(range(2 * EPOCH_STEPS))
+    for step, found in killed.items():
+        assert found[0]["loss"] == pytest.approx(fixed[step][0]["loss"], rel=2e-6)
+    trained = [json.loads(line) for line in (tmp_path / "killed" / "steps.0").read_text().splitlines()]
+    assert next(entry["step"] for entry in trained if entry["ranks"] == 2) == 3, (
+        "the save of step 6 was cut off"
+    )
+    names = [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()]
+    assert not [name for name in names if name.endswith(".partial")], "what was cut off is deleted"
+    assert len({name.partition("-")[0] for name in names}) <= 3

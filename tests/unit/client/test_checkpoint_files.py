@@ -140,13 +140,14 @@ def test_generations_after_the_resumed_one_are_deleted(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
-def test_a_rank_deletes_its_partial_file_of_an_earlier_run(tmp_path: Path) -> None:
+def test_a_rank_deletes_its_partial_files_of_an_earlier_run_with_more_ranks(tmp_path: Path) -> None:
     folder = CheckpointFolder(str(tmp_path))
-    for rank in (0, 1):
-        Path(folder.file(Generation(3, "aaaaaaaa", 2), rank) + ".partial").touch()
+    for rank in range(4):
+        Path(folder.file(Generation(3, "aaaaaaaa", 4), rank) + ".partial").touch()
     (tmp_path / "other.partial").touch()
-    folder.drop_partial(1)
+    folder.drop_partial(1, 2)
     assert sorted(os.listdir(tmp_path)) == [
-        "000000000003-aaaaaaaa.0-of-2.checkpoint.partial",
+        "000000000003-aaaaaaaa.0-of-4.checkpoint.partial",
+        "000000000003-aaaaaaaa.2-of-4.checkpoint.partial",
         "other.partial",
     ]

@@ -20,6 +20,8 @@ from laneway.client import batch_size
 from laneway.client.goodput import meter
 from laneway.client.runtime import client
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 WIDTH = 400
@@ -32,19 +34,21 @@ NOISE_SCALE = 1 / MEAN**2
 class Product(nn.Module):
     """The product of its weights with the input; an unused parameter if asked for."""
 
-    def __init__(self, unused: bool) -> None:
+    def __init__(self, rows: int, unused: bool) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.zeros(WIDTH))
+        self.weights = nn.Parameter(torch.zeros(rows, WIDTH // rows))
         self.unused = nn.Parameter(torch.zeros(3)) if unused else None
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return inputs @ self.weights
+        return inputs @ self.weights.flatten()
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp2"), default="ddp")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=WIDTH, help="of the parameter; FSDP 2 divides them")
     parser.add_argument("--scaler", action="store_true")
     parser.add_argument("--unused", action="store_true")
     parser.add_argument("--compiled", action="store_true")
@@ -56,8 +60,15 @@ def options() -> argparse.Namespace:
 
 def train(arguments: argparse.Namespace, rank: int) -> None:
     generator = torch.Generator().manual_seed(rank)
-    model: Any = Product(arguments.unused)
-    if arguments.ranks > 1:
+    model: Any = Product(arguments.rows, arguments.unused)
+    if arguments.kind == "fsdp":
+        model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+    elif arguments.kind == "fsdp2":
+        # PyTorch 2.6 calls these for its streams of a CPU, which lack them. They order nothing there.
+        torch.cpu.Stream.record_event = lambda stream, event=None: torch.cpu.Event()
+        torch.cpu.Stream.wait_event = lambda stream, event: None
+        fully_shard(model, mesh=init_device_mesh("cpu", (arguments.ranks,)), reshard_after_forward=False)
+    elif arguments.ranks > 1:
         model = DistributedDataParallel(model, find_unused_parameters=arguments.unused)
     if arguments.compiled:
         model = torch.compile(model, backend="eager")
@@ -74,12 +85,14 @@ def train(arguments: argparse.Namespace, rank: int) -> None:
         optimizer.zero_grad()
         for number in range(passes):
             inputs = MEAN + torch.randn(local, WIDTH, generator=generator)
-            waits = arguments.ranks > 1 and number + 1 < passes
+            waits = arguments.kind == "ddp" and arguments.ranks > 1 and number + 1 < passes
             with model.no_sync() if waits else contextlib.nullcontext():
                 scaler.scale(model(inputs).mean() / passes).backward()
         scaler.step(optimizer)
         scaler.update()
     assert optimizer.param_groups[0]["lr"] == LEARNING_RATE
+    # A forked process takes part once it has stepped an optimizer.
+    assert client().guard.iterations == arguments.steps - (arguments.ranks > 1)
     found = {"rank": rank, "gain": rates[-1] / LEARNING_RATE, **client().guard.progress.batch.fields()}
     os.write(1, (json.dumps(found) + "\n").encode())  # in one piece, as the ranks share the pipe
 

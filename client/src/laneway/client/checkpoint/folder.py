@@ -85,11 +85,12 @@ class CheckpointFolder:
                 self._delete(generation, ranks[generation])
         flush_folder(self.path)
 
-    def drop_partial(self, rank: int) -> None:
-        """Deletes what a rank was writing when its last run ended."""
+    def drop_partial(self, rank: int, ranks: int) -> None:
+        """Deletes what a rank was writing when the last run ended. Ranks that are no more are divided among those of
+        now."""
         for name in os.listdir(self.path):
             match = NAME.fullmatch(name[: -len(PARTIAL_SUFFIX)]) if name.endswith(PARTIAL_SUFFIX) else None
-            if match and int(match[3]) == rank:
+            if match and int(match[3]) % ranks == rank:
                 _delete(os.path.join(self.path, name))
 
     def _ranks(self) -> dict[Generation, set[int]]:

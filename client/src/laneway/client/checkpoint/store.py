@@ -72,7 +72,7 @@ class CheckpointStore:
         self.rank = rank_store.rank if rank_store else 0
         self.world_size = rank_store.world_size if rank_store else 1
         self._folder = CheckpointFolder(path)
-        self._folder.drop_partial(self.rank)
+        self._folder.drop_partial(self.rank, self.world_size)
         self._run = self._all_gather("run", secrets.token_hex(4))[0]
         self._last: Optional[Generation] = None
 

@@ -57,8 +57,10 @@ class NoiseScale:
         if self._measurements < LEAST_MEASUREMENTS:
             return None
         if self._variance <= 0:
-            return 0.0
-        return min(MOST_SAMPLES, self._variance / max(self._square, self._variance / MOST_SAMPLES))
+            return 0.0 if self._square > 0 else None  # without gradients nothing is known
+        if self._variance >= MOST_SAMPLES * self._square:
+            return MOST_SAMPLES
+        return self._variance / self._square
 
 
 def stride_of(parameters: Iterable[Any]) -> int:

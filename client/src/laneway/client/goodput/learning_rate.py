@@ -51,16 +51,21 @@ class AdaScale:
         if self._steps % MEASURED_EVERY not in (MEASURED_EVERY - 1, 0):
             return
         moments = self._gradients.add(parameters, stride_of(parameters))
-        if moments is None:
-            return
-        square, variance = self._averaged(moments)
+        if self._steps % MEASURED_EVERY:
+            return  # the first of the two
+        square, variance = self._averaged(moments, parameters)
         if math.isfinite(square) and math.isfinite(variance):
             self._square = SMOOTHING * self._square + (1 - SMOOTHING) * square
             self._variance = SMOOTHING * self._variance + (1 - SMOOTHING) * variance
             self.gain = adascale_gain(self._square, self._variance, self._plan.total / self._plan.initial)
 
-    def _averaged(self, moments: Any) -> tuple[float, float]:
-        both = self._torch.stack(list(moments))
+    def _averaged(self, moments: Any, parameters: list[Any]) -> tuple[float, float]:
+        """Returns the moments, averaged over the ranks. A rank without gradients, as FSDP may leave one, takes part:
+        the others wait for it."""
+        if moments is None:
+            both = self._torch.zeros(2, device=parameters[0].device if parameters else None)
+        else:
+            both = self._torch.stack(list(moments))
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(both)

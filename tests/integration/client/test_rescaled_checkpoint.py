@@ -166,3 +166,23 @@ def test_a_rank_that_is_killed_while_it_saves_loses_that_save_only(
     names = [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()]
     assert not [name for name in names if name.endswith(".partial")], "what was cut off is deleted"
     assert len({name.partition("-")[0] for name in names}) <= 3
+
+
+def test_accumulated_gradients_are_complete_at_each_save_after_a_rescale_within_a_step(
+    train: Train, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    train(work, "--local-batch=3", "--accumulate=2", "--epochs=2", "2:8", "4")
+    steps = lasting(work)
+    assert next(found[0]["batches"][0] for found in steps.values() if len(found) == 4) == 4, (
+        "3 batches are done"
+    )
+    for epoch in (0, 1):
+        trained = [
+            sample
+            for found in steps.values()
+            for entry in found
+            if entry["epoch"] == epoch
+            for sample in entry["samples"]
+        ]
+        assert sorted(trained) == list(range(SAMPLES))

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from laneway.api.goodput_status import MAX_OBSERVATIONS, BatchStatus, GoodputStatus, StepObservation
+from laneway.api.schema import MAX_COUNTER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.templates import known_template
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.execute.manifests import worker_pod
-from laneway.operator.lifecycle.goodput import goodput_of, goodput_seen
+from laneway.operator.lifecycle.goodput import chosen_batch, goodput_of, goodput_seen
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.sessions import SessionIndex
 from laneway.scheduling import JobState
 from laneway.scheduling.config.operator_config import OperatorConfig
-from laneway.scheduling.model.goodput import consolidated
+from laneway.scheduling.model.goodput import consolidated, goodputs
 from laneway.scheduling.model.throughput import ThroughputModel
 
 from tests.unit.operator.builders import (
@@ -313,3 +317,62 @@ def test_an_attempt_of_an_elastic_job_gets_the_batch_of_the_highest_goodput() ->
 )
 def test_no_batch_is_chosen_otherwise(job: JobRecord) -> None:
     assert start_of(job) == (0, {None})
+
+
+COUNTS = st.integers(1, 2**53) | st.integers(1, 64)
+OBSERVATIONS = st.builds(
+    StepObservation,
+    nodes=st.integers(1, 8) | COUNTS,
+    workers=st.integers(1, 16) | COUNTS,
+    local_batch=COUNTS,
+    pass_microseconds=COUNTS,
+)
+BATCHES = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(
+            ("ranks", "localBatch", "passes", "initialBatch", "maxBatch", "maxLocalBatch"), COUNTS
+        ),
+        "noiseScale": st.none() | st.integers(0, 2**53),
+    }
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(OBSERVATIONS, min_size=1, max_size=6), BATCHES, st.integers(1, 4))
+@example([StepObservation(nodes=1, workers=1, local_batch=8, pass_microseconds=1000)], BATCH, 4)
+@example([StepObservation(nodes=1, workers=2, local_batch=8, pass_microseconds=1000)] * 4, BATCH, 4)
+@example(
+    [
+        StepObservation(nodes=1, workers=2, local_batch=8, pass_microseconds=1),
+        StepObservation(nodes=1, workers=2, local_batch=9, pass_microseconds=2**53),
+    ],
+    BATCH,
+    4,
+)
+def test_no_report_makes_a_figure_that_is_none(
+    observations: list[StepObservation], batch: dict[str, Any], workers: int
+) -> None:
+    """One point, equal points and outliers too."""
+    status = TrainingJobStatus(
+        goodput=GoodputStatus(batch=BatchStatus.model_validate(batch), observations=tuple(observations))
+    )
+    chosen = chosen_batch(status, placement_on(*["n1"] * workers))
+    assert chosen == 0 or workers <= chosen <= max(batch["maxBatch"], batch["initialBatch"])
+    model = goodput_of(status)
+    if model is not None:
+        for value in goodputs(model, 8, 4):
+            assert math.isfinite(value)
+            assert value >= 0
+
+
+@settings(max_examples=100)
+@given(BATCHES, COUNTS | st.just(0), COUNTS | st.just(0))
+def test_no_report_makes_a_status_that_the_api_server_refuses(
+    batch: dict[str, Any], iteration: int, data: int
+) -> None:
+    found = goodput_after(gang(), batch, batch, iterationMicroseconds=iteration, dataMicroseconds=data)
+    if found is None:
+        return  # no training has such a batch
+    numbers = [value for value in found.to_json().values() if isinstance(value, int)]
+    assert all(0 <= value <= MAX_COUNTER for value in numbers)
+    TrainingJobStatus.model_validate(TrainingJobStatus(goodput=found).to_json())

@@ -62,6 +62,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=108)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--local-batch", type=int, help="instead of the same batch of all ranks together")
+    parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--same-seed", action="store_true", help="on all ranks")
     return parser.parse_args()
 
@@ -118,22 +119,33 @@ def train(arguments: argparse.Namespace, rank: int, ranks: int, die_at: int, sav
     data = Samples(arguments.samples)
     sampler: Any = DistributedSampler(data, num_replicas=ranks, rank=rank)
     loader: Any = DataLoader(data, batch_size=arguments.local_batch or BATCH // ranks, sampler=sampler)
+
+    def saved(_: int) -> None:
+        assert all(each.grad is None for each in model.parameters()), "gradients are not saved"
+
     state = Checkpoint(
-        "checkpoints", every_steps=3, every_seconds=None, model=model, optimizer=optimizer, **parts
+        "checkpoints",
+        every_steps=3,
+        every_seconds=None,
+        on_save=saved,
+        model=model,
+        optimizer=optimizer,
+        **parts,
     )
     state.resume()
     if rank == saving_rank:
         die_in_save(state, die_at)
     with open(f"steps.{rank}", "a", encoding="utf-8") as log:
         for epoch in state.epochs(arguments.epochs):
-            for samples, inputs, labels in state.batches(loader):
+            for samples, inputs, labels in state.batches(loader, accumulate=arguments.accumulate):
                 if state.step == die_at and saving_rank < 0:
                     os.kill(os.getpid(), signal.SIGKILL)
                 loss = cross_entropy(model(inputs), labels)
                 # PyTorch 2.6 has gloo add up FSDP 2's gradients where it asks for the mean.
                 (loss / ranks if arguments.kind == "fsdp2" else loss).backward()
-                optimizer.step()
-                optimizer.zero_grad()
+                if state.ends_step:
+                    optimizer.step()
+                    optimizer.zero_grad()
                 if "scheduler" in parts:
                     parts["scheduler"].step()
                 mean = loss.detach().clone()

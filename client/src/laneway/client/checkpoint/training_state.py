@@ -127,6 +127,9 @@ class Checkpoint:
         self._steps: Optional[int] = None
         """The total number of steps, where known."""
         self._iterated = False
+        self._accumulate = 1
+        self._length: Optional[int] = None
+        """The batches of the current pass, where known."""
 
     @property
     def step(self) -> int:
@@ -142,6 +145,16 @@ class Checkpoint:
     def batch(self) -> int:
         """The number of batches of this epoch that were trained."""
         return self._position.batch
+
+    @property
+    def ends_step(self) -> bool:
+        """In a loop over `batches(accumulate=…)`: the optimizer steps after this batch.
+
+        True for the last batch of an epoch, too, unless the loader has no length. Batches count from the beginning of
+        the epoch: after a rescale within a step, the first step has fewer.
+        """
+        done = self._position.batch + 1
+        return done % self._accumulate == 0 or done == self._length
 
     # --- for the script ---
 
@@ -209,7 +222,8 @@ class Checkpoint:
         Args:
             loader: a DataLoader, whose sampler skips the seen batches. Other iterables are iterated from
                 their start, and seen items dropped.
-            accumulate: batches for one step of the optimizer; there are no boundaries between them.
+            accumulate: batches for one step of the optimizer; there are no boundaries between them. `ends_step`
+                tells the last of them.
             replay: loads the seen batches and drops them, for random augmentation in the loader's worker
                 processes.
         """
@@ -220,6 +234,7 @@ class Checkpoint:
             )
         position, length = self._position, length_of(loader)
         self._iterated = self._epochs is not None
+        self._accumulate, self._length = accumulate, length
         batches = self._start_pass(loader, replay)
         if self._epochs is not None and length is not None:
             self._steps = position.step - position.batch + length * (self._epochs - position.epoch)

@@ -382,6 +382,21 @@ def test_what_the_rest_of_a_pod_requests_is_not_the_trainers() -> None:
     assert resized(Cluster().run([record], [pod_of(record)])) == {"a-0": 1500}, "2 CPUs for the pod"
 
 
+@pytest.mark.parametrize("policy", ["none", "proportional"])
+@pytest.mark.parametrize("minimum", [{}, {"minimumCPU": "1m"}], ids=["all", "lends"])
+def test_a_template_that_is_changed_while_its_job_runs_takes_nothing_from_others(
+    policy: str, minimum: dict[str, str]
+) -> None:
+    """Else who writes a thousand CPUs into a running job would keep all others off its node."""
+    before = asking("a", 1, **minimum)
+    small, new = runs(before, "n1"), asking("new", 5).visited().record
+    edited = replace(runs(asking("a", 1000, **minimum), "n1"), uid=small.uid)
+    busy = runs(asking("busy", 6), "n2")
+    result = Cluster(policy).run([edited, new, busy], [pod_of(small), pod_of(busy)])
+    (start,) = [write for write in result.writes if write.job.name == "new"]
+    assert [worker.node for worker in start.status.placement] == ["n1"]
+
+
 def test_an_injected_sidecar_still_counts_beside_cpus_that_were_given() -> None:
     """What a worker was given can be had back; what somebody added to its pod cannot."""
     cluster, rich = Cluster(), runs(asking("rich", 2))

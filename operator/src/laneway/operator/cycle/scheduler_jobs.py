@@ -17,8 +17,9 @@ from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
 from laneway.operator.state.records.job_record import DesiredSpec, JobRecord, preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import Demand, Job, JobState
+from laneway.scheduling import Demand, HostResources, Job, JobState
 from laneway.scheduling.model.cpu_points import merged, sensitivity_of
+from laneway.scheduling.model.host_resources import CPU
 from laneway.scheduling.model.measured_profile import profile_of
 from laneway.scheduling.model.sensitivity import Sensitivity
 
@@ -45,10 +46,11 @@ def scheduler_job(
     assert state is not None
     status = job.status
     counted = _counted_profile(reconciled, pods, template)
+    demand = _as_held(_demand(job, desired, state, elastic=elastic), reconciled, pods)
     running = state is JobState.RUNNING
     return Job(
         key=job.key,
-        demand=_demand(job, desired, state, elastic=elastic),
+        demand=demand,
         created_seconds=job.created_seconds,
         uid=job.uid,
         state=state,
@@ -71,7 +73,7 @@ def scheduler_job(
         goodput=goodput_of(status) if elastic else None,
         cpu_floor_millis=None
         if desired.cpus is None
-        else desired.cpus.fewest_millis + desired.cpus.beside_millis,
+        else min(desired.cpus.fewest_millis + desired.cpus.beside_millis, demand.requests.of_resource(CPU)),
         restarts=max(0, status.attempt - 1),
         explored_workers=status.attempt_workers,
         avoided_workers=status.avoided_workers if elastic else frozenset(),
@@ -96,6 +98,24 @@ def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: b
         fewest, most = (demand.min_workers, demand.max_workers) if malleable else (None, None)
         demand = replace(demand, workers=workers, min_workers=fewest, max_workers=most)
     return demand if refusal is None or refusal.lifted else replace(demand, preempts=False)
+
+
+def _as_held(demand: Demand, reconciled: ReconciledJob, pods: tuple[WorkerPod, ...]) -> Demand:
+    """Return a demand that requests no more than the job's pods do. The template may have been changed since they were made: a user who
+    raises it must not keep other jobs off the node. A pod that has lent CPUs counts with up to twice what it has."""
+    job, mine = reconciled.job, [pod for pod in pods if pod.attempt == reconciled.job.status.attempt]
+    if not reconciled.holds or not mine or job.desired is None:
+        return demand
+    cpus = job.desired.cpus
+    lends = cpus is not None and cpus.fewest_millis < cpus.request_millis
+    held = {
+        name: min(
+            amount, max(pod.requests.get(name, 0) for pod in mine) * (2 if lends and name == CPU else 1)
+        )
+        for name, amount in demand.requests.amounts
+    }
+    requests = HostResources.of(held)
+    return demand if requests == demand.requests else replace(demand, requests=requests)
 
 
 def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) -> int | None:

@@ -96,7 +96,7 @@ def _carried_out(
         for case in cases:
             report(f"case {case.name}")
             _configure(cluster, case)
-            if case.shares and measured.templates is None:
+            if case.joins and measured.templates is None:
                 measured = Measured(measured.costs, measure_templates(cluster, GPUS))
             done: list[dict[str, Any]] = []
             config = case.config.model_dump(mode="json", by_alias=True)
@@ -121,12 +121,12 @@ def _configure(cluster: LiveCluster, case: Case) -> None:
     cluster.installation.upgrade("--values", first, *over)
     cluster.installation.wait_until_advertised(case.offered_percent)
     _await_leader(cluster)
-    if case.shares:
+    if case.joins:
         cluster.jobs.apply([sources(cluster.namespace)])
 
 
 def _run(cluster: LiveCluster, case: Case, seed: int, measured: Measured) -> dict[str, Any]:
-    if case.shares:
+    if case.joins:
         _restart_operator(
             cluster
         )  # it forgets how fast jobs were beside one another: the simulation has not seen them

@@ -29,6 +29,9 @@ class Case:
     draw: Callable[[str, int], Sequence[DrawnJob]]
     """Draws jobs by submission, from a prefix of their names and a seed."""
 
+    joins: bool = False
+    """Whether jobs join others on GPUs: their templates have run before."""
+
     def jobs(self, seed: int) -> Sequence[DrawnJob]:
         """Return the jobs of a seed."""
         return self.draw(f"{self.name}-{seed}", seed)
@@ -37,11 +40,6 @@ class Case:
     def config(self) -> OperatorConfig:
         """What the chart gives the operator: the simulation reads the same file."""
         return operator_config(self.values)
-
-    @property
-    def shares(self) -> bool:
-        """Whether jobs join others on GPUs."""
-        return self.config.sharing == "lanes"
 
     @property
     def offered_percent(self) -> int:
@@ -55,7 +53,7 @@ PREEMPTION = Case("preemption", (_CLUSTER, _FOLDER / "preemption.yaml"), rigid_j
 CASES: Sequence[Case] = (
     PREEMPTION,
     Case("default", (_CLUSTER,), rigid_jobs),
-    Case("lanes", (_CLUSTER, _FOLDER / "lanes.yaml"), lanes_jobs),
+    Case("lanes", (_CLUSTER, _FOLDER / "lanes.yaml"), lanes_jobs, joins=True),
     Case("elastic", (_CLUSTER, _FOLDER / "elastic.yaml"), elastic_jobs),
 )
 DEFAULT_CASES = "default,lanes,elastic"

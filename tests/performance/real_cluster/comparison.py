@@ -82,16 +82,16 @@ def compared(
     """
     operator, costs = modelled(config, measured.costs)
     exits = measured.costs.exit_seconds_by_workers
-    training = _training(config, measured.templates)
+    templates = measured.templates if any(isinstance(job, LanesJob) for job in jobs) else None
     found = pairs(records, jobs)
-    trace = [_trace_job(job, record, exits[job.workers], measured.templates) for job, record in found]
-    free = [_trace_job(job, record, 0.0, measured.templates) for job, record in found]
-    setting_up = SettingUp(SetupTimes(measured.costs.setup_seconds_by_workers), training)
+    trace = [_trace_job(job, record, exits[job.workers], templates) for job, record in found]
+    free = [_trace_job(job, record, 0.0, templates) for job, record in found]
+    setting_up = SettingUp(SetupTimes(measured.costs.setup_seconds_by_workers), _training(templates))
     runs = _simulated(records, trace, config, operator, costs, setting_up)
-    ideal = _simulated(records, free, config, IDEAL, FREE, training)
+    ideal = _simulated(records, free, config, IDEAL, FREE, _training(templates))
     rescales = {name: view.status.rescales for name, view in views.items()}
     joins = [joined(holds) for holds in (recorded_holds(views), simulated_holds(runs))]
-    if config.sharing == "off":  # else halves of GPUs would count
+    if templates is None:  # else halves of GPUs would count
         joins = [frozenset(), frozenset()]
     rows = [
         {
@@ -118,11 +118,9 @@ _COUNTED = (
 )
 
 
-def _training(config: OperatorConfig, templates: MeasuredTemplates | None) -> SpeedModel:
-    """Return how fast jobs train."""
-    if config.sharing == "lanes" and templates is not None:
-        return SpeedsBeside(templates)
-    return ReportedGoodput()
+def _training(templates: MeasuredTemplates | None) -> SpeedModel:
+    """Return how fast jobs train; None: they join no others, because their templates have never run."""
+    return ReportedGoodput() if templates is None else SpeedsBeside(templates)
 
 
 def _trace_job(

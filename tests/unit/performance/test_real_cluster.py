@@ -80,6 +80,7 @@ def test_the_operators_configuration_is_that_of_the_charts_values() -> None:
     configs = {name: case.config for name, case in BY_NAME.items()}
     assert configs["default"] == OperatorConfig(), "the chart's own configuration"
     assert configs["lanes"] == OperatorConfig(sharing="lanes")
+    assert configs["elastic"].sharing == configs["preemption"].sharing == "off"
     assert configs["preemption"].scheduling.order.options == {"firstThresholdGpuSeconds": 40}
     assert configs["elastic"].scheduling.elastic.policy == "pollux"
     assert set(DEFAULT_CASES.split(",")) <= BY_NAME.keys()
@@ -239,7 +240,7 @@ def test_a_run_is_compared_with_the_simulation_of_its_own_jobs(case: Case) -> No
     )
     assert len(found["jobs"]) == len(jobs)
     assert found["simulated_makespan_seconds"] > max(job.submit_seconds for job in jobs)
-    assert (found["simulated_joins"] > 0) is case.shares
+    assert (found["simulated_joins"] > 0) is case.joins
     assert (found["simulated_rescales"] > 0) is (case.name == "elastic")
     assert (found["simulated_preemptions"] > 0) is (case.name == "preemption")
 

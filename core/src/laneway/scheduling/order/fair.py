@@ -17,12 +17,13 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.order.by_position import ByPosition
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.remaining import demanded_gpus
 
 
 @dataclass(frozen=True, slots=True)
-class Fair:
+class Fair(ByPosition):
     """The namespace with the least GPU service over its weight goes first."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -51,16 +52,6 @@ class Fair:
         """Yes: the service of a namespace is the sum over its jobs."""
         return True
 
-    @property
-    def bounds_waiting(self) -> bool:
-        """No, as in the paper."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """There is one queue."""
-        return False
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's place: its namespace's service over weight before the job, and with it."""
         of: dict[str, list[Job]] = {}
@@ -83,10 +74,6 @@ class Fair:
         _, had_with_it = waiting.position
         had, _ = running.position
         return had_with_it <= had
-
-    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """No: jobs that fit may pass."""
-        return False
 
     def _leads(
         self, of: Mapping[str, Collection[Job]], cluster_gpus: int, now_seconds: float

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.order.by_position import ByPosition
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.remaining import demanded_gpus, remaining_seconds
 
@@ -22,7 +23,7 @@ _LEASED, _FREE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class FinishTimeFair:
+class FinishTimeFair(ByPosition):
     """The largest finish-time fairness rho goes first."""
 
     interval_seconds: float = 1200.0
@@ -42,16 +43,6 @@ class FinishTimeFair:
         """Yes: each job's fair part of the cluster depends on the number of jobs."""
         return True
 
-    @property
-    def bounds_waiting(self) -> bool:
-        """No, as in the paper."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """Among jobs whose lease has ended rho decides."""
-        return False
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return the jobs with a lease first, then the others by rho."""
         competing = sum(not job.state.is_releasing and not job.suspended for job in jobs)
@@ -61,10 +52,6 @@ class FinishTimeFair:
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
         """Whether the waiting job has the larger rho and the other's lease has ended."""
         return running.queue == _FREE and waiting.position < running.position
-
-    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """No: jobs that fit may pass."""
-        return False
 
     def rho(self, job: Job, share_gpus: float, now_seconds: float) -> float:
         """Return the finish-time fairness of a job if it runs from now on.

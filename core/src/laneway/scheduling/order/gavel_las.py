@@ -19,6 +19,7 @@ from statistics import fmean
 from types import MappingProxyType
 
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.order.by_position import ByPosition
 from laneway.scheduling.order.max_min_allocation import Claimant, max_min_allocation
 from laneway.scheduling.order.policy import Rank, RoundJob
 
@@ -28,7 +29,7 @@ from users' processes: the linear program cannot be solved with numbers that are
 
 
 @dataclass(frozen=True, slots=True)
-class GavelLAS:
+class GavelLAS(ByPosition):
     """Max-min fair throughput on GPUs of several models, in rounds."""
 
     round_seconds: float = 360.0
@@ -52,36 +53,12 @@ class GavelLAS:
             if weight <= 0:
                 raise ValueError(f"the weight of namespace {namespace} is {weight}: write a number above 0")
 
-    @property
-    def relative(self) -> bool:
-        """No: what depends on other jobs is in the rounds."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """There is one queue."""
-        return False
-
-    @property
-    def bounds_waiting(self) -> bool:
-        """No, as in the paper."""
-        return False
-
-    @property
-    def interval_seconds(self) -> float:
-        """Rounds are announced."""
-        return math.inf
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return the rank of each job by the service that was counted last."""
         return {job.key: Rank(0, (job.attained_service_gpu_seconds,)) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
         """No: jobs give way between rounds."""
-        return False
-
-    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """No: jobs that fit may pass."""
         return False
 
     def targets(

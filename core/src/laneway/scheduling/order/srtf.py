@@ -6,11 +6,11 @@ two jobs never preempt one another in turn.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.order.by_position import ByPosition
 from laneway.scheduling.order.policy import Pace, Rank
 from laneway.scheduling.order.remaining import remaining_seconds, review_seconds
 
@@ -19,7 +19,7 @@ KNOWN, UNKNOWN = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class SRTF:
+class SRTF(ByPosition):
     """Shortest remaining time first."""
 
     unknown_seconds: float = 0.0
@@ -32,26 +32,6 @@ class SRTF:
                 f"unknown_seconds is {self.unknown_seconds}: write a time above 0, or 0 for after all that are known"
             )
 
-    @property
-    def relative(self) -> bool:
-        """No: a job's remaining time does not depend on others."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """The remaining time decides, within a queue too."""
-        return False
-
-    @property
-    def bounds_waiting(self) -> bool:
-        """No, as in the paper."""
-        return False
-
-    @property
-    def interval_seconds(self) -> float:
-        """The remaining time of a running job shrinks, so time alone moves no job before it; reviews are announced."""
-        return math.inf
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return jobs of known duration by remaining time, then the others by attained service."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
@@ -62,10 +42,6 @@ class SRTF:
             running.queue,
             running.position,
         )
-
-    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """No: jobs that fit may pass."""
-        return False
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:
         runs = job.state is JobState.RUNNING

@@ -10,12 +10,12 @@ one another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from laneway.scheduling.model.past_services import NO_SERVICES, PastServices
 from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.order.by_position import ByPosition
 from laneway.scheduling.order.gittins_index import (
     GittinsTable,
     gittins_table,
@@ -27,7 +27,7 @@ from laneway.scheduling.order.service_queues import arrival_within_queue, check,
 
 
 @dataclass(frozen=True, slots=True)
-class TiresiasGittins:
+class TiresiasGittins(ByPosition):
     """Highest Gittins index first, in queues by attained service."""
 
     samples_gpu_seconds: tuple[float, ...] = ()
@@ -75,27 +75,6 @@ class TiresiasGittins:
             raise ValueError(f"quantum_gpu_seconds is {self.quantum_gpu_seconds}: write a service above 0")
 
     @property
-    def relative(self) -> bool:
-        """No: a job's own service decides."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """The index decides, within a queue too."""
-        return False
-
-    @property
-    def bounds_waiting(self) -> bool:
-        """No, as in the paper."""
-        return False
-
-    @property
-    def interval_seconds(self) -> float:
-        """Changes of a queue are announced; changes of an index take effect in the next cycle that happens for another
-        reason."""
-        return math.inf
-
-    @property
     def learns(self) -> bool:
         """Whether the services of ended jobs decide, once there are enough of them."""
         return not self.samples_gpu_seconds and self.learn_after_jobs > 0
@@ -126,10 +105,6 @@ class TiresiasGittins:
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
         """Whether the waiting job is in a higher queue, or has a higher index there, or an equal one and is older."""
         return (waiting.queue, waiting.position) < (running.queue, running.position)
-
-    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """No: jobs that fit may pass."""
-        return False
 
     def _rank(self, job: Job, table: GittinsTable | None, now_seconds: float) -> Rank:
         stands = queue_place(

@@ -8,22 +8,41 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
+from laneway.scheduling import Demand, HostResources, Job, Node, Policies, Scheduler, policies
+from laneway.scheduling.order.policy import AssignsModels
+
+from tests.unit.core.scheduling.builders import a_job, a_node
 
 REPOSITORY = Path(__file__).parents[4]
 PAGE = (REPOSITORY / "docs/writing-a-policy.md").read_text(encoding="utf-8")
 PROGRAMS = Path(sys.executable).parent
 
 
+def blocks(language: str) -> list[str]:
+    """The code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
 def block(language: str) -> str:
-    """The one code block of a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert isinstance(found, str)
-    return found
+    """The first code block of a language."""
+    return blocks(language)[0]
+
+
+def example(name: str) -> Any:
+    """The policy of a further example, with its default parameters."""
+    (text,) = [text for text in blocks("python") if re.search(rf"^class {name}\b", text, re.MULTILINE)]
+    module = ModuleType(name)
+    sys.modules[name] = module  # a dataclass looks its module up
+    exec(text, module.__dict__)
+    return replace(getattr(module, name)())
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +126,48 @@ def test_every_protocol_that_the_page_names_is_there() -> None:
     assert modules
     for module in {name for name in modules if name.startswith("laneway.scheduling.")}:
         assert find_spec(module) is not None, module
+
+
+def scheduler(nodes: list[Node], chosen: Policies, *jobs: Job) -> Scheduler:
+    made = Scheduler(nodes, chosen)
+    for job in jobs:
+        made.observe(job)
+    return made
+
+
+def test_the_example_of_rounds_has_jobs_take_turns() -> None:
+    policy = example("TakeTurns")
+    assert isinstance(policy, AssignsModels)
+    nodes = [a_node("a", 1), a_node("t", 1, model="T4")]
+    chosen = replace(policies(placement="count", preemption_options={"min_run_seconds": 0}), order=policy)
+    any_model, only_a = a_job("any").made, a_job("only-a").needs(models=("A100",)).created(1).made
+    made = scheduler(nodes, chosen, any_model, only_a)
+    assert set(made.decide(2.0).starts) == {"any", "only-a"}
+    running = a_job("any").runs_on("a/0", since=2.0).made
+    made = scheduler(nodes[:1], chosen, running, a_job("waits").created(1).made)
+    made.decide(2.0)
+    assert made.next_decision_seconds(2.0) == 602.0
+    assert set(made.decide(602.0).preemptions) == {"any"}
+
+
+def test_the_elastic_example_divides_gpus_evenly() -> None:
+    jobs = [
+        Job(name, Demand(1, min_workers=1, max_workers=8), created_seconds=at, explored_workers=8)
+        for at, name in enumerate(("old", "middle", "young"))
+    ]
+    chosen = replace(policies(order="fifo"), elastic=example("Even"))
+    starts = scheduler([a_node("n", 8)], chosen, *jobs).decide(9.0).starts
+    assert {key: len(workers) for key, workers in starts.items()} == {"old": 2, "middle": 3, "young": 3}
+    assert set(scheduler([a_node("n", 2)], chosen, *jobs).decide(9.0).starts) == {"old", "middle"}
+
+
+def test_the_allocation_example_divides_cpus_evenly() -> None:
+    node = replace(a_node("n", 4), host=HostResources.of({"cpu": 30_000, "memory": 60 * 2**30}))
+    chosen = replace(policies(order="fifo"), allocation=example("EvenCPUs"))
+    wide = a_job("wide").needs(1, gpus_per_worker=2).runs_on("n/0", "n/1").made
+    made = scheduler([node], chosen, wide, a_job("one").runs_on("n/2").made)
+    found = made.allotments(made.decide(0.0))
+    assert {key: [each.cpu_millis for each in given] for key, given in found.items()} == {
+        "wide": [15_000],
+        "one": [15_000],
+    }

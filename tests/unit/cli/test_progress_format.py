@@ -63,7 +63,7 @@ def test_goodput_is_shown_as_far_as_it_is_known() -> None:
     known = {
         "batch": {**batch, "noiseScale": 384},
         "efficiencyPercent": 80,
-        "goodputMillisamples": 409_600,
+        "milliSamplesPerSecond": 409_600,
     }
     assert goodput(known) == "409.6 samples/s, batch 256, efficiency 80%, noise scale 384"
     assert goodput({"batch": batch}, 512) == "batch 256 (512 chosen for this attempt)"

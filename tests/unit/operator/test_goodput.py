@@ -77,10 +77,18 @@ def test_a_gangs_goodput_comes_from_its_batch_its_time_and_the_noise() -> None:
     assert found is not None
     assert found.batch == BatchStatus.model_validate({**BATCH, "noiseScale": 385})
     assert found.efficiency_percent == round(100 * (385 + 128) / (385 + 256))
-    assert found.goodput_millisamples == round(256 / 0.5 * 1000 * (385 + 128) / (385 + 256))
+    assert found.milli_samples_per_second == round(256 / 0.5 * 1000 * (385 + 128) / (385 + 256))
     assert found.observations == (
         StepObservation(nodes=1, workers=2, local_batch=64, pass_microseconds=250_000),
     )
+
+
+def test_a_status_of_an_earlier_operator_gets_its_goodput_under_the_name_with_the_unit() -> None:
+    known = goodput_after(gang(), BATCH, BATCH)
+    assert known is not None
+    stored = known.to_json()
+    stored["goodputMillisamples"] = stored.pop("milliSamplesPerSecond")
+    assert goodput_after(gang(GoodputStatus.model_validate(stored)), BATCH, BATCH) == known
 
 
 def test_nothing_is_claimed_where_a_client_does_not_know() -> None:
@@ -88,11 +96,11 @@ def test_nothing_is_claimed_where_a_client_does_not_know() -> None:
     assert goodput_after(gang(), BATCH, None) is None, "one worker has not begun"
     unknown = goodput_after(gang(), *[{**BATCH, "noiseScale": None}] * 2)
     assert unknown is not None
-    assert (unknown.efficiency_percent, unknown.goodput_millisamples) == (None, None)
+    assert (unknown.efficiency_percent, unknown.milli_samples_per_second) == (None, None)
     fixed = {**BATCH, "initialBatch": 256, "maxBatch": 256, "noiseScale": None}
     same = goodput_after(gang(), fixed, fixed)
     assert same is not None
-    assert (same.efficiency_percent, same.goodput_millisamples) == (100, 512_000)
+    assert (same.efficiency_percent, same.milli_samples_per_second) == (100, 512_000)
 
 
 def test_a_step_time_that_hardly_differs_is_no_news() -> None:

@@ -52,8 +52,8 @@ def goodput(known: Object, chosen: int = 0) -> str:
         return ""
     samples = batch["ranks"] * batch["localBatch"] * batch.get("passes", 1)
     parts = [f"batch {samples}" + (f" ({chosen} chosen for this attempt)" if chosen else "")]
-    if known.get("goodputMillisamples") is not None:
-        parts.insert(0, f"{known['goodputMillisamples'] / 1000:.1f} samples/s")
+    if known.get("milliSamplesPerSecond") is not None:
+        parts.insert(0, f"{known['milliSamplesPerSecond'] / 1000:.1f} samples/s")
     if known.get("efficiencyPercent") is not None:
         parts.append(f"efficiency {known['efficiencyPercent']}%")
     if batch.get("noiseScale") is not None:

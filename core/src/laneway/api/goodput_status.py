@@ -54,9 +54,9 @@ class GoodputStatus(Status):
         description="Training progress per sample, compared with the initial batch. Absent while the noise scale is not known.",
         ge=0,
     )
-    goodput_millisamples: int | None = Field(
+    milli_samples_per_second: int | None = Field(
         default=None,
-        description="Goodput in thousandths of a sample per second. Absent while the efficiency is not known.",
+        description="Goodput: samples per second times efficiency, in thousandths. Absent while the efficiency is not known.",
         ge=0,
     )
     observations: tuple[StepObservation, ...] = Field(

@@ -60,7 +60,9 @@ _GOODPUT: tuple[tuple[str, str, Callable[[GoodputStatus], float | None]], ...] =
     (
         "laneway_job_goodput_samples_per_second",
         "Samples per second of a job, each worth what it is worth at the initial batch.",
-        lambda known: None if known.goodput_millisamples is None else known.goodput_millisamples / 1000,
+        lambda known: (
+            None if known.milli_samples_per_second is None else known.milli_samples_per_second / 1000
+        ),
     ),
     (
         "laneway_job_statistical_efficiency_ratio",

@@ -73,7 +73,7 @@ def goodput_seen(
     seen_now = GoodputStatus(
         batch=batch,
         efficiency_percent=None if ratio is None else min(round(100 * ratio), MAX_COUNTER),
-        goodput_millisamples=None if goodput is None else min(round(goodput), MAX_COUNTER),
+        milli_samples_per_second=None if goodput is None else min(round(goodput), MAX_COUNTER),
         observations=observations,
     )
     return before if before is not None and not _is_news(before, seen_now) else seen_now
@@ -156,7 +156,7 @@ def _layout(seen: StepObservation) -> tuple[int, int, int]:
 
 
 def _is_news(before: GoodputStatus, after: GoodputStatus) -> bool:
-    known, now = before.goodput_millisamples, after.goodput_millisamples
+    known, now = before.milli_samples_per_second, after.milli_samples_per_second
     if known is None or now is None or not _is_close(known, now):
         return before != after
     return (before.batch, before.observations) != (after.batch, after.observations)

@@ -416,21 +416,15 @@ def test_a_reason_that_no_condition_may_have_still_fails_the_job() -> None:
     assert condition_of(status, "Failed") == ("True", "WorkerFailed")
 
 
-def test_a_node_whose_label_changes_lets_a_gang_start_that_waits_for_a_rack() -> None:
+def test_a_changed_label_of_a_node_counts_for_the_next_gang() -> None:
     """The labels alone change: no GPU becomes free, and the same operator goes on."""
     rack = "topology.kubernetes.io/rack"
     nodes = [a_node(f"n{number}", labels={rack: name}) for number, name in ((1, "r1"), (2, "r1"), (3, "r2"))]
-    holder = a_job("holder").gang(2).placed("n1", "n1").running().record
-    pods = [a_pod(holder, rank).running(since=NOW).record for rank in range(2)]
-    gang = a_job("gang").gang(4).spec(placement="Consolidate").record
     gpu_nodes = [a_gpu_node(f"n{number}", gpus=2) for number in (1, 2, 3)]
-    view, cycle = a_view([holder, gang], pods, gpu_nodes, nodes), Cycle(OperatorConfig())
-    waiting = write_of(cycle.run(view, WriteHistory({}, {}), NOW), "gang")
-    assert waiting is not None
-    assert waiting.status.waiting is not None
-    assert waiting.status.waiting.reason == WaitingCode.AWAITING_CONSOLIDATION
-    assert f"on 2 nodes of one {rack}" in waiting.status.waiting.message
-    view.note_node(nodes[2], a_node("n3", labels={rack: "r1"}))
+    view, cycle = a_view([], [], gpu_nodes, nodes), Cycle(OperatorConfig())
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    view.note_node(nodes[0], a_node("n1", labels={rack: "r2"}))
+    view.note_job(None, a_job("gang").gang(4).spec(placement="Consolidate").record)
     started = write_of(cycle.run(view, WriteHistory({}, {}), NOW + 1), "gang")
     assert started is not None
-    assert {worker.node for worker in started.creates} == {"n2", "n3"}
+    assert {worker.node for worker in started.creates} == {"n1", "n3"}

@@ -188,8 +188,8 @@ class TrainingJobSpec(Spec):
     )
     placement: PlacementMode = Field(
         default=PlacementMode.AUTO,
-        description="Auto: the operator's placement policy decides. Consolidate: as few nodes as possible, of one rack or "
-        "zone if one is large enough; the job waits for these. "
+        description="Auto: the operator's placement policy decides. Consolidate: as few nodes as possible; the job waits "
+        "for these, and prefers those of one rack, then of one zone. "
         "Spread: one node for each worker where possible.",
         validate_default=True,
     )

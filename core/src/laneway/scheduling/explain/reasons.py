@@ -14,7 +14,7 @@ from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.host_resources import NOTHING, format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingCode, WaitingReason
-from laneway.scheduling.model.snapshot import Job, JobState, WorkerPlacement
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.policy import PlacementPolicy, SharesGPUs
 
@@ -219,31 +219,14 @@ def _awaiting_consolidation(
     for other in looser:
         anywhere = placement.place(replace(job, demand=replace(job.demand, mode=other)), capacity)
         if anywhere is not None:
-            wanted, spread = _closest_nodes(job, capacity), len({worker.node for worker in anywhere})
+            wanted = _nodes(capacity.fewest_nodes(job))
+            spread = len({worker.node for worker in anywhere})
             return WaitingReason(
                 WaitingCode.AWAITING_CONSOLIDATION,
-                f"It needs {needs(job.demand)} on {wanted}; the free GPUs are on {_nodes(spread)}{_apart(job, capacity, anywhere)}.",
+                f"It needs {needs(job.demand)} on {wanted}; the free GPUs are on {_nodes(spread)}.",
                 f"It starts when {wanted} can hold it; with placement: {other} it would start now.",
             )
     return None
-
-
-def _closest_nodes(job: Job, capacity: FreeCapacity) -> str:
-    """Return in words the nodes that a gang waits for: ``1 node``, ``2 nodes of one topology.kubernetes.io/rack``."""
-    fewest, depth = capacity.closest_if_empty(job)
-    if depth is None or job.demand.mode is not PlacementMode.CONSOLIDATE:
-        return _nodes(fewest)
-    return f"{_nodes(fewest)} of one {capacity.domains.levels[depth]}"
-
-
-def _apart(job: Job, capacity: FreeCapacity, placement: Sequence[WorkerPlacement]) -> str:
-    """Return in words that nodes are not in one domain of the level that a gang waits for; empty if they are."""
-    depth = capacity.closest_if_empty(job).depth
-    if depth is None or job.demand.mode is not PlacementMode.CONSOLIDATE:
-        return ""
-    numbers = (capacity.node_number(capacity.gpu(worker.gpus[0])) for worker in placement)
-    shared = capacity.domains.shared_depth(numbers)
-    return "" if shared is not None and shared >= depth else " of different ones"
 
 
 def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:

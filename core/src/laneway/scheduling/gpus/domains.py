@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from laneway.scheduling.model.snapshot import Node
 
@@ -33,10 +33,6 @@ class Domains:
         numbers = {path: number for number, path in enumerate(sorted({path for path in paths if path[-1]}))}
         return tuple(numbers.get(path, UNKNOWN) for path in paths)
 
-    def of(self, node: int, depth: int) -> int:
-        """Return the number of a node's domain at a level, 0 being the widest; or ``UNKNOWN``."""
-        return self._numbers[depth][node]
-
     def split(self, nodes_by_slots: NodesBySlots, depth: int) -> dict[int, dict[int, list[int]]]:
         """Return nodes by their domain at a level, each in the order in which they were given."""
         numbers = self._numbers[depth]
@@ -45,12 +41,3 @@ class Domains:
             for node in nodes_by_slots[slots]:
                 found.setdefault(numbers[node], {}).setdefault(slots, []).append(node)
         return found
-
-    def shared_depth(self, nodes: Iterable[int]) -> int | None:
-        """Return the narrowest level at which nodes are in one known domain; None: they are in none."""
-        there = set(nodes)
-        for depth in reversed(range(len(self.levels))):
-            numbers = {self._numbers[depth][node] for node in there}
-            if len(numbers) == 1 and UNKNOWN not in numbers:
-                return depth
-        return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, RefusalReason, refusal
 from laneway.scheduling.gpus.allocations import Allocations
-from laneway.scheduling.gpus.consolidation import Consolidation, closest_if_empty
+from laneway.scheduling.gpus.consolidation import fewest_nodes_if_empty
 from laneway.scheduling.gpus.domains import Domains
 from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS
@@ -51,7 +51,7 @@ class FreeCapacity:
         self._view = tracked.view
         self._avoided = avoided
         self._suitable: dict[Demand, _Suitable] = {}
-        self._closest: dict[object, Consolidation] = {}
+        self._fewest: dict[object, int] = {}
         self._asked_of: Job | None = None
         self._found: _Suitable = ((), (), 0)
 
@@ -264,18 +264,14 @@ class FreeCapacity:
                     return share_percent, sorted(clients)
         return None
 
-    def closest_if_empty(self, job: Job) -> Consolidation:
-        """Return how closely the gang could be placed on usable nodes if they were empty."""
-        avoided = self.avoided(job)
-        key = (job.demand, avoided)
-        if key not in self._closest:
-            classes = frozenset(gpu_class for gpu_class, _ in self.choices(job))
-            self._closest[key] = closest_if_empty(self._allocations, job.demand, classes, avoided)
-        return self._closest[key]
-
     def fewest_nodes(self, job: Job) -> int:
         """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
-        return self.closest_if_empty(job).nodes
+        avoided = self.avoided(job)
+        key = (job.demand, avoided)
+        if key not in self._fewest:
+            classes = frozenset(gpu_class for gpu_class, _ in self.choices(job))
+            self._fewest[key] = fewest_nodes_if_empty(self._allocations, job.demand, classes, avoided)
+        return self._fewest[key]
 
     def avoided(self, job: Job) -> frozenset[int]:
         """Return the numbers of the nodes that the job is not to be placed on now."""

@@ -18,7 +18,6 @@ def on_closest_nodes(
     nodes_by_slots: NodesBySlots,
     domains: Domains,
     most_nodes: float = math.inf,
-    within_depth: int | None = None,
 ) -> Layout | None:
     """Lay a gang on the closest nodes.
 
@@ -27,30 +26,25 @@ def on_closest_nodes(
         nodes_by_slots: by number of workers that a node can take: the nodes, in the order in which they are preferred.
         domains: the nodes' racks and zones.
         most_nodes: the most nodes that it may take.
-        within_depth: the level of which it may take one domain only, 0 being the widest; None: it may take several.
 
     Returns:
-        Nodes, those of one domain next to one another; None if the gang does not fit, or only on more nodes or in a wider domain.
+        Nodes, those of one domain next to one another; None if the gang does not fit, or only on more nodes.
     """
     fewest = on_fewest_nodes(workers, nodes_by_slots)
     if fewest is None or len(fewest) > most_nodes:
         return None
     if len(fewest) == 1 or not domains.levels:
         return fewest
-    for layout in _in_one_domain(workers, nodes_by_slots, domains, within_depth or 0):
+    for layout in _in_one_domain(workers, nodes_by_slots, domains):
         if len(layout) <= most_nodes:
             return layout
-    if within_depth is not None:
-        return None
     layout = _over_few_domains(workers, nodes_by_slots, domains, 0)
     return layout if len(layout) <= most_nodes else fewest
 
 
-def _in_one_domain(
-    workers: int, nodes_by_slots: NodesBySlots, domains: Domains, widest_depth: int
-) -> Iterator[Layout]:
+def _in_one_domain(workers: int, nodes_by_slots: NodesBySlots, domains: Domains) -> Iterator[Layout]:
     """Yield layouts inside one domain, the narrowest level first, then the domain that has the least to spare."""
-    for depth in reversed(range(widest_depth, len(domains.levels))):
+    for depth in reversed(range(len(domains.levels))):
         split = domains.split(nodes_by_slots, depth)
         roomy = sorted(
             (slots, number) for number, nodes in split.items() if (slots := _total(nodes)) >= workers

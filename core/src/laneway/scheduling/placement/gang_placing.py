@@ -35,19 +35,12 @@ def tightest(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Lay
 def consolidated(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
     """Lay a gang on as few nodes as an empty cluster would need, of one rack or zone where one has room; None if that requires others to
     leave."""
-    slots = nodes_by_slots(job, capacity, choices)
-    return on_closest_nodes(job.demand.workers, slots, capacity.domains, capacity.fewest_nodes(job))
-
-
-def strictly_consolidated(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
-    """Lay a gang as closely as in an empty cluster, on as few nodes and in one rack or zone; None if that requires others to leave."""
     return on_the_closest(job, capacity, nodes_by_slots(job, capacity, choices))
 
 
 def on_the_closest(job: Job, capacity: FreeCapacity, slots: Mapping[int, Sequence[int]]) -> Layout | None:
-    """Lay a gang as closely as in an empty cluster, on nodes that are given by the number of its workers that each can take."""
-    fewest, depth = capacity.closest_if_empty(job)
-    return on_closest_nodes(job.demand.workers, slots, capacity.domains, fewest, depth)
+    """Do what :func:`consolidated` does with nodes that are given by the number of the gang's workers that each can take."""
+    return on_closest_nodes(job.demand.workers, slots, capacity.domains, capacity.fewest_nodes(job))
 
 
 def spread_out(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
@@ -56,7 +49,7 @@ def spread_out(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> L
 
 
 _RULE_OF_MODE: Mapping[PlacementMode, LayoutRule] = MappingProxyType(
-    {PlacementMode.CONSOLIDATE: strictly_consolidated, PlacementMode.SPREAD: spread_out}
+    {PlacementMode.CONSOLIDATE: consolidated, PlacementMode.SPREAD: spread_out}
 )
 
 

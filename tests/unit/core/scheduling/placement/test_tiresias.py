@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from laneway.scheduling import PlacementMode, Plan, Profile, WaitingCode
+from laneway.scheduling import PlacementMode, Plan, Profile
 from laneway.scheduling.placement.tiresias import TiresiasPlacement
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, gpus_of
@@ -58,15 +58,8 @@ def test_a_skewed_gang_prefers_one_rack_and_does_not_wait_for_it() -> None:
     assert nodes_of(placed(TiresiasPlacement(), nodes, *taken, gang)) == {"s0", "s1"}
     taken.append(a_job("y").needs(4).runs_on(*(f"s0/{index}" for index in range(4))))
     assert nodes_of(placed(TiresiasPlacement(), nodes, *taken, gang)) == {"r1", "s1"}
-    strict = JobBuilder(gang.laid(PlacementMode.CONSOLIDATE).made)
-    plan = placed(TiresiasPlacement(), nodes, *taken, strict)
-    assert plan.waiting["gang"].code is WaitingCode.AWAITING_CONSOLIDATION
-    assert plan.waiting["gang"].message == (
-        "It needs 8 GPUs (8 workers) on 2 nodes of one topology.kubernetes.io/rack; the free GPUs are on 2 nodes of different ones."
-    )
-    assert plan.waiting["gang"].unblock == (
-        "It starts when 2 nodes of one topology.kubernetes.io/rack can hold it; with placement: Auto it would start now."
-    )
+    consolidated = JobBuilder(gang.laid(PlacementMode.CONSOLIDATE).made)
+    assert nodes_of(placed(TiresiasPlacement(), nodes, *taken, consolidated)) == {"r1", "s1"}
 
 
 def nodes_of(plan: Plan) -> set[str]:

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 from laneway.scheduling import PlacementMode, Scheduler
+from laneway.scheduling.placement.best_fit import BestFit
+from laneway.scheduling.placement.consolidate import Consolidate
 from laneway.scheduling.placement.nvlink import closest
+from laneway.scheduling.placement.policy import PlacementPolicy
 from laneway.scheduling.placement.topology import Topology
 
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, eager, gpus_of
@@ -106,19 +109,24 @@ def test_where_no_rack_is_known_nodes_are_few() -> None:
     assert len({worker.node for worker in plan.starts["gang"]}) == 2
 
 
-def test_a_changed_label_lets_a_gang_start_that_waited_for_a_rack() -> None:
-    nodes = [
-        in_rack("east", a_node("a", 2)),
-        in_rack("east", a_node("b", 2)),
-        in_rack("west", a_node("c", 2)),
-    ]
-    scheduler = Scheduler(nodes, replace(eager("fifo", strict=False), placement=Topology()))
-    scheduler.observe(a_job("x").needs(2).runs_on("a/0", "a/1").never_preempted().made)
-    scheduler.observe(a_job("gang").needs(4).laid(PlacementMode.CONSOLIDATE).made)
-    assert not scheduler.decide(NOW).starts
-    assert not scheduler.decide(NOW + 1).starts, "the rejection is remembered"
-    scheduler.set_nodes([*nodes[:2], in_rack("east", a_node("c", 2))])
-    assert {worker.node for worker in scheduler.decide(NOW + 2).starts["gang"]} == {"b", "c"}
+RACKS = [in_rack("east", a_node("a", 2)), in_rack("east", a_node("b", 2)), in_rack("west", a_node("c", 2))]
+
+
+def test_a_changed_label_counts_from_the_next_decision_on() -> None:
+    scheduler = Scheduler(RACKS, replace(eager("fifo", strict=False), placement=Topology()))
+    scheduler.observe(a_job("gang").needs(4).made)
+    assert {worker.node for worker in scheduler.decide(NOW).starts["gang"]} == {"a", "b"}
+    scheduler.set_nodes([*RACKS[1:], in_rack("west", a_node("a", 2))])
+    assert {worker.node for worker in scheduler.decide(NOW + 1).starts["gang"]} == {"a", "c"}
+
+
+@pytest.mark.parametrize("policy", [BestFit(), Consolidate(), Topology()])
+def test_a_gang_to_be_consolidated_prefers_one_rack_and_does_not_wait_for_it(policy: PlacementPolicy) -> None:
+    gang, other = a_job("gang").needs(4).laid(PlacementMode.CONSOLIDATE), a_job("x").needs(2)
+    free = placed(policy, RACKS, gang)
+    assert {worker.node for worker in free.starts["gang"]} == {"a", "b"}
+    busy = placed(policy, RACKS, other.runs_on("a/0", "a/1"), gang)
+    assert {worker.node for worker in busy.starts["gang"]} == {"b", "c"}
 
 
 def test_at_least_one_node_is_compared() -> None:

@@ -203,11 +203,11 @@ class TestOtherReasonsToWait:
             "gpus.models",
         ]
 
-    def test_a_job_that_the_elastic_policy_gives_nothing_is_told_no_other_number(self) -> None:
-        """Its range cannot be changed, and with a range the policy chooses the number."""
+    def test_a_job_that_the_elastic_policy_gives_nothing_is_told_to_have_a_fixed_size(self) -> None:
+        """Its range can be taken away while it is suspended."""
         chosen = replace(policies(order="fifo"), elastic=NoWorkers())
         job = a_job("j").needs(2, min_workers=1, max_workers=4, models=("A100",))
-        assert suggested([a_node("n", 4)], "j", job, chosen=chosen) == []
+        assert suggested([a_node("n", 4)], "j", job, chosen=chosen) == ["workers"]
 
 
 class NoWorkers:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from laneway.scheduling import Decision, JobState, Node, Policies, PreemptionReason, Scheduler, policies
 from laneway.scheduling.actions.model_rounds import SETTLE_SECONDS
+from laneway.scheduling.elastic.policy import MalleableJob
 from laneway.scheduling.model.gpu_speed import ModelSpeed
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
@@ -195,3 +196,24 @@ def test_shares_of_one_gpu_count_as_shares() -> None:
 def test_wrong_parameters_are_refused(options: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         gavel(**options)
+
+
+class NoWorkersFor:
+    """Gives one job no workers, and the others their fewest."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def allot(self, jobs: Sequence[MalleableJob], *_: object) -> dict[str, int]:
+        return {job.key: 0 if job.key == self.key else job.min_workers for job in jobs}
+
+
+def test_nobody_is_stopped_in_a_round_for_a_job_that_gets_no_workers() -> None:
+    """It has had the least of its share, so it would take part in every round, and could not start in any."""
+    cluster = Cluster([a_node("n", 2)], replace(gavel(), elastic=NoWorkersFor("none")))
+    cluster.observe(a_job("a"), a_job("b").needs(1, min_workers=1, max_workers=2))
+    cluster.observe(a_job("none").needs(1, min_workers=1, max_workers=2))
+    cluster.settle(NOW)
+    for number in range(1, 6):
+        assert not cluster.decide(NOW + 360 * number).preemptions
+    assert cluster.where == {"a": "n", "b": "n"}

@@ -179,7 +179,12 @@ def _round_jobs(state: SchedulerState, gpus: Mapping[str, float]) -> Iterator[Ro
         job = state.jobs[key]
         if job.state.is_releasing or job.suspended or not (job.placement or job.competes):
             continue
-        demand, avoided = job.demand, state.avoided.get(key, frozenset())
+        if job.state is JobState.WAITING and state.gets_no_workers(key):
+            continue  # else others would be stopped in each round for a job that cannot start
+        workers = (
+            state.as_scheduled(key).demand.workers if job.state is JobState.WAITING else job.demand.workers
+        )
+        demand, avoided = replace(job.demand, workers=workers), state.avoided.get(key, frozenset())
         shares = {
             gpu_class.model: share_percent for gpu_class, share_percent in state.capacity(IDLE).choices(job)
         }

@@ -288,6 +288,11 @@ class SchedulerState:
         models = job.demand.models if model is None else frozenset({model})
         return replace(job, demand=replace(job.demand, workers=workers, models=models))
 
+    def gets_no_workers(self, key: str) -> bool:
+        """Whether the elastic policy keeps a malleable job without workers from starting."""
+        none = self.worker_counts.get(key) == 0 and self.jobs[key].demand.malleable
+        return none and not self.runs_anyway(key)
+
     def runs_anyway(self, key: str) -> bool:
         """Whether a malleable job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or there
         are jobs of lower priority. Whether these hold GPUs does not count: else they would get them back as soon as they are preempted.

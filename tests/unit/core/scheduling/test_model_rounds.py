@@ -217,3 +217,16 @@ def test_nobody_is_stopped_in_a_round_for_a_job_that_gets_no_workers() -> None:
     for number in range(1, 6):
         assert not cluster.decide(NOW + 360 * number).preemptions
     assert cluster.where == {"a": "n", "b": "n"}
+
+
+def test_nobody_is_stopped_for_a_job_that_has_no_place_even_then() -> None:
+    """By their number, one GPU is left beside two halves; but no GPU is whole."""
+    cluster = Cluster([a_node("n", 2)], gavel())
+    cluster.observe(
+        *(a_job(f"half{at}").share(50).never_preempted().runs_on(f"n/{at}") for at in range(2)),
+        a_job("stays").share(50).runs_on("n/0"),
+        a_job("whole"),
+    )
+    cluster.settle(NOW)
+    for number in range(1, 6):
+        assert not cluster.decide(NOW + 360 * number).preemptions

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import Session
-from laneway.scheduling.gpus.views import IDLE
-from laneway.scheduling.model.plan import PolicyFailure, PreemptionReason
+from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE
+from laneway.scheduling.model.plan import PolicyFailure, PreemptionAction, PreemptionReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
 from laneway.scheduling.order.policy import AssignsModels, RoundJob
@@ -157,20 +157,48 @@ class ModelRounds:
 
 
 def reassign(session: Session) -> None:
-    """Action: stop the jobs that have held their GPUs since before the round, and that it gives other GPUs, or none."""
+    """Action: stop the jobs that have held their GPUs since before the round, and that it gives other GPUs, or none.
+
+    GPUs are assigned by their number. Nobody is stopped on a model on which no assigned job has a place even then: parts of GPUs, and
+    GPUs of several nodes, may not make what it needs.
+    """
     state, round_ = session.state, session.state.round
+    leaving: dict[str, str] = {}
     for key in sorted(state.allocations.of_job.keys() - round_.outside if round_.assigned else ()):
         job = state.jobs[key]
         if job.started_seconds is None or job.started_seconds >= round_.began_seconds:
             continue
-        model, held = round_.assigned.get(key), _held_model(state, job)
-        if model == held or not _may_move(job, state, session.now_seconds):
+        model = round_.assigned.get(key, "")
+        if model != _held_model(state, job) and _may_move(job, state, session.now_seconds):
+            leaving[key] = model
+    models = _models_with_a_place(session, leaving) if leaving else set()
+    for key, model in leaving.items():
+        held = _held_model(state, state.jobs[key])
+        if (model or held or next(iter(models), "")) not in models:
             continue
         then = (
             f"it continues on {model}" if model else "the GPUs go to jobs that have had less of their share"
         )
         message = f"Its round on {held or 'GPUs of several models'} is over: {then}."
         stop(session, key, PreemptionReason.REASSIGNED, message)
+
+
+def _models_with_a_place(session: Session, leaving: Collection[str]) -> set[str]:
+    """Return the models on which an assigned job that has no GPUs, or leaves its own, has a place once these jobs are gone."""
+    state, found = session.state, set[str]()
+    statement = session.statement()
+    statement.preempt(dict.fromkeys(leaving, PreemptionAction.EVICT))
+    for key, model in state.round.assigned.items():
+        job = state.jobs.get(key)
+        if model in found or job is None or job.suspended:
+            continue
+        if key in leaving or job.state is JobState.WAITING:
+            demand = replace(state.as_scheduled(key).demand, models=frozenset({model}))
+            there = replace(job, state=JobState.WAITING, placement=(), demand=demand)
+            if session.place(there, FUTURE_IDLE) is not None:
+                found.add(model)
+    statement.rollback()
+    return found
 
 
 def _round_jobs(state: SchedulerState, gpus: Mapping[str, float]) -> Iterator[RoundJob]:

@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("-o", "--output", type=Path, required=True, help="where the results go, as JSON")
     parser.add_argument(
-        "--cases", default=DEFAULT_CASES, help="names of cases, separated by commas (default: %(default)s)"
+        "--cases",
+        default=DEFAULT_CASES,
+        help="names of cases in the order in which they run, separated by commas (default: %(default)s)",
     )
     parser.add_argument("--seeds", default="0,1,2", help="a run of each case for each (default: %(default)s)")
     parser.add_argument("--name", default="real-cluster", help="the cluster's name (default: %(default)s)")
@@ -73,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         results: dict[str, Any] = {}
         measured = _read_measured(options.measured) if options.measured else None
-        chosen = [case for case in CASES if case.name in names]
+        by_name = {case.name: case for case in CASES}
+        chosen = [by_name[name] for name in names]
         for results in _carried_out(chosen, options.name, seeds, measured):
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     except (ClusterError, ImageError, OSError) as error:

@@ -4,7 +4,8 @@
 
 ``tiresias-gittins`` runs each trace on 64 GPUs with the default costs of preemptions: with the services of all jobs of that trace, which
 no cluster could know in advance; learning them as the jobs end, from nothing; with the log-normal distribution that is assumed if nothing
-is learnt; and, for comparison, ``tiresias-las``, which reads no distribution. All have the same queues and no promotion.
+is learnt; and, for comparison, ``tiresias-las``, which reads no distribution. All have the same queues and no promotion. Then the first two
+with the jobs of the last queue by arrival: any remaining difference is due to the other queues.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ def outcomes(traces: Path) -> Iterator[Outcome]:
             "those of ended jobs": TiresiasGittins(),
             "an assumed distribution": TiresiasGittins(learn_after_jobs=0),
             "nothing (tiresias-las)": None,
+            "all services of the trace, last queue by arrival": TiresiasGittins(
+                samples_gpu_seconds=services, last_queue_by_arrival=True
+            ),
+            "those of ended jobs, last queue by arrival": TiresiasGittins(last_queue_by_arrival=True),
         }
         for knows, policy in known.items():
             yield _outcome(name, trace, knows, policy)

@@ -49,7 +49,7 @@ def _better(found: Any) -> Iterator[str]:
 
 
 def _gittins(found: Any) -> Iterator[str]:
-    return table_of(
+    yield from table_of(
         found,
         column("trace", "trace"),
         column("jobs", "jobs", "{:,}"),
@@ -58,6 +58,23 @@ def _gittins(found: Any) -> Iterator[str]:
         column("p99", "p99_jct_seconds", seconds),
         column("makespan", "makespan_seconds", seconds),
         column("preemptions", "preemptions", "{:,}"),
+    )
+    average = {(each["trace"], each["knows"]): each["average_jct_seconds"] for each in found}
+    yield "\nWhat learning costs is decided in the last queue, from 7,200 GPU-seconds on:\n\n"
+    for trace in dict.fromkeys(each["trace"] for each in found):
+        learnt, known = "those of ended jobs", "all services of the trace"
+        by_index, by_arrival = (
+            100 * (average[trace, learnt + order] / average[trace, known + order] - 1)
+            for order in ("", ", last queue by arrival")
+        )
+        yield f"- {trace}: learnt instead of known, {by_index:+.1f} %; with the last queue by arrival, {by_arrival:+.1f} %.\n"
+    yield (
+        "\nThe index says little of its jobs. Few jobs end within the next 3,250 GPU-seconds of them, so by the exact services it is 0 for most "
+        "of the service there. Learnt services lie in bins: the index is mostly above 0, and falls with the service. So the grain of the "
+        "distribution decides which jobs that train for days preempt one another. If they keep their order of arrival (`lastQueueByArrival`), it "
+        "makes no difference whether services are learnt, and the average is lower than by the index on each trace. It is not the default: it "
+        "departs from the published policy, and p99 is higher on two of the traces. In the rows that learn, jobs that have not ended count as "
+        "censored (Kaplan and Meier's estimate).\n"
     )
 
 

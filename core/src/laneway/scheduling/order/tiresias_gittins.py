@@ -55,6 +55,12 @@ class TiresiasGittins(ByPosition):
     """A job that has waited this many times what it has executed is in the first queue, and its service counts from 0, for
     its index too; 0: never."""
 
+    last_queue_by_arrival: bool = False
+    """Whether jobs of the last queue keep their order, as under tiresias-las: those that run, then by arrival. There the index depends
+    on the grain of the distribution more than on the job, and by it jobs that train for days take turns, so all of them end late. On three published traces
+    the average completion time is 1 to 44 percent lower with it. The 99th percentile is 20 percent lower on one, and 1.8 to 3.1 times as
+    high on the others."""
+
     past: PastServices = field(default=NO_SERVICES, init=False, repr=False)
     """The services of the jobs that have ended; see :meth:`informed`."""
 
@@ -110,9 +116,12 @@ class TiresiasGittins(ByPosition):
         stands = queue_place(
             job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds, within_first=True
         )
-        if table is None:
+        by_arrival = table is None or (
+            self.last_queue_by_arrival and stands.queue == len(self.thresholds_gpu_seconds)
+        )
+        if table is None or by_arrival:
             position = arrival_within_queue(job)
         else:
             position = (-table.index(stands.service_gpu_seconds), job.created_seconds)
-        drifts = job.state is JobState.RUNNING and table is not None
+        drifts = job.state is JobState.RUNNING and not by_arrival
         return Rank(stands.queue, position, stands.promoted, stands.until_seconds, drifts=drifts)

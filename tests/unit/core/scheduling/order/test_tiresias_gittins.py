@@ -67,6 +67,22 @@ def test_queues_come_before_the_index() -> None:
     assert order_by(policy, a_job("about-to-end").served(4999), a_job("new")) == ["new", "about-to-end"]
 
 
+def test_jobs_of_the_last_queue_can_keep_their_order() -> None:
+    """Those of the others are still ordered by the index."""
+    options = {
+        "samples_gpu_seconds": (100.0,) * 5 + (8000.0,) * 2 + (9000.0,) * 3,
+        "quantum_gpu_seconds": 1000.0,
+    }
+    by_index, kept = TiresiasGittins(**options), TiresiasGittins(**options, last_queue_by_arrival=True)  # type: ignore[arg-type]
+    runs, ends_soon = a_job("runs").served(7500).runs_on("n/0"), a_job("ends-soon").served(8500)
+    assert order_by(by_index, runs, ends_soon) == ["ends-soon", "runs"]
+    assert preempts(by_index, ends_soon, runs)
+    assert order_by(kept, runs, ends_soon) == ["runs", "ends-soon"]
+    assert not preempts(kept, ends_soon, runs)
+    fresh, stuck = a_job("fresh"), a_job("stuck").served(150).runs_on("n/0")
+    assert preempts(kept, fresh, stuck)
+
+
 def test_jobs_of_one_queue_preempt_one_another() -> None:
     policy = TiresiasGittins(learn_after_jobs=0)
     assert preempts(policy, a_job("new"), a_job("old").served(3000).runs_on("n/0"))

@@ -38,6 +38,7 @@ def find(tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[], 
     [
         pytest.param((), 1, 1, id="one process"),
         pytest.param(("--passes=3", "--scaler"), 1, 3, id="accumulated and scaled gradients"),
+        pytest.param(("--passes=2", "--unused"), 1, 2, id="an unused parameter before the others"),
         pytest.param(("--ranks=2",), 2, 1, id="DistributedDataParallel"),
         pytest.param(
             ("--ranks=2", "--passes=3", "--scaler", "--unused"),

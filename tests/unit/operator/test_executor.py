@@ -202,6 +202,19 @@ class _Namespaces:
         return self.services[path]
 
 
+class _Pods(_Namespaces):
+    """An API server that keeps the pods that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Raw] = []
+
+    async def request(self, method: str, path: str, *, body: Raw | None = None, **request: Any) -> Raw:
+        if method == "POST" and path.endswith("/pods") and body is not None:
+            self.made.append(body)
+        return await super().request(method, path, body=body, **request)
+
+
 async def test_gangs_that_start_together_share_one_service_which_is_looked_for_now_and_then() -> None:
     now, api = [NOW], _Namespaces()
     executor = an_executor(ClusterCache(lambda: 0.0), api, [], lambda: now[0])
@@ -223,6 +236,19 @@ async def test_gangs_that_start_together_share_one_service_which_is_looked_for_n
     assert await start("e", "f") == ["GET", "POST"]
     now[0] += SERVICE_SEEN_SECONDS
     assert await start("g") == ["GET"]
+
+
+async def test_all_workers_of_an_attempt_get_its_batch() -> None:
+    api, waits = _Pods(), a_job().gang(2).visited()
+    before = waits.record
+    after = waits.placed("n1", "n2").status(attempt_batch=512).record
+    executor = an_executor(ClusterCache(lambda: 0.0), api, [])
+    executor.begin(a_write(before, after.status, writes_status=False, creates=after.status.placement), NOW)
+    await executor.end()
+    variables = [
+        {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]} for pod in api.made
+    ]
+    assert [each["LANEWAY_BATCH"] for each in variables] == ["512", "512"]
 
 
 @pytest.mark.parametrize("field", ["clusterIP", "selector", "publishNotReadyAddresses"])

@@ -36,8 +36,8 @@ class Product(nn.Module):
 
     def __init__(self, rows: int, unused: bool) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.zeros(rows, WIDTH // rows))
         self.unused = nn.Parameter(torch.zeros(3)) if unused else None
+        self.weights = nn.Parameter(torch.zeros(rows, WIDTH // rows))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs @ self.weights.flatten()

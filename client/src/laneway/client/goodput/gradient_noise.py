@@ -193,19 +193,26 @@ class LocalGradients:
 
 
 class PassCounter:
-    """Counts the backward passes that reach a parameter."""
+    """Counts the backward passes that reach any parameter: some may be unused."""
 
-    def __init__(self, parameter: Any) -> None:
+    def __init__(self, torch: Any, parameters: list[Any]) -> None:
+        """Takes the module `torch`, and the parameters that are trained."""
         self.passes = 0
-        self._hook = parameter.register_hook(self._on_gradient)
+        self._pass = -1
+        self._torch = torch
+        self._hooks = [parameter.register_hook(self._on_gradient) for parameter in parameters]
 
     def end(self) -> int:
         """Stops counting; returns the number."""
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         return self.passes
 
     def _on_gradient(self, gradient: Any) -> None:
-        self.passes += 1
+        current = self._torch._C._current_graph_task_id()
+        if current != self._pass:
+            self._pass = current
+            self.passes += 1
 
 
 def _sample(torch: Any, gradient: Any, stride: int) -> Optional[Any]:

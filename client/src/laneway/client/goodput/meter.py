@@ -146,7 +146,7 @@ class GoodputMeter:
             self._watch = LocalGradients(self._torch, trained, self._ranks, self._stride)
             self._successive.forget()
         else:
-            self._watch = PassCounter(trained[0])
+            self._watch = PassCounter(self._torch, trained)
 
     def _end(self) -> bool:
         watch, passes = self._watch, 0

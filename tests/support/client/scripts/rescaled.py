@@ -21,6 +21,7 @@ from laneway.client import Checkpoint
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
@@ -52,7 +53,7 @@ def options() -> argparse.Namespace:
         help="RANKS, or RANKS:STEP, at which SIGKILL comes, or RANKS:STEP:RANK, "
         "which SIGKILL ends while it saves that step",
     )
-    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp2"), default="ddp")
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp2", "tensor"), default="ddp")
     parser.add_argument(
         "--optimizer",
         choices=("adam", "sgd"),
@@ -81,6 +82,9 @@ def wrapped(kind: str, ranks: int, frozen: bool) -> nn.Module:
         for part in (model[0], model[2], model):
             fully_shard(part, mesh=mesh, reshard_after_forward=False)  # True fails on a CPU with PyTorch 2.6
         return model
+    if kind == "tensor":
+        plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        return parallelize_module(model, init_device_mesh("cpu", (ranks,)), plan)
     return DistributedDataParallel(model) if ranks > 1 else model
 
 
@@ -117,8 +121,10 @@ def train(arguments: argparse.Namespace, rank: int, ranks: int, die_at: int, sav
     random.seed(seed)
     optimizer, parts = trainer(arguments.optimizer, model)
     data = Samples(arguments.samples)
-    sampler: Any = DistributedSampler(data, num_replicas=ranks, rank=rank)
-    loader: Any = DataLoader(data, batch_size=arguments.local_batch or BATCH // ranks, sampler=sampler)
+    parts_of_data = 1 if arguments.kind == "tensor" else ranks
+    sampler: Any = DistributedSampler(data, num_replicas=parts_of_data, rank=rank % parts_of_data)
+    local_batch = arguments.local_batch or BATCH // parts_of_data
+    loader: Any = DataLoader(data, batch_size=local_batch, sampler=sampler)
 
     def saved(_: int) -> None:
         assert all(each.grad is None for each in model.parameters()), "gradients are not saved"

@@ -47,11 +47,13 @@ def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_sharded(part: Any) -> bool:
-    """Returns whether a part is a model with parameters that are sharded over the ranks (FSDP)."""
-    modules = getattr(part, "modules", None)
-    return callable(modules) and any(
-        base.__name__ in SHARDED for module in modules() for base in type(module).__mro__
-    )
+    """Returns whether a part is a model with parameters that are sharded over the ranks: FSDP, or a DTensor of any
+    other kind, such as tensor parallelism."""
+    modules, parameters = (getattr(part, name, None) for name in ("modules", "parameters"))
+    if not callable(modules) or not callable(parameters):
+        return False
+    by_class = any(base.__name__ in SHARDED for module in modules() for base in type(module).__mro__)
+    return by_class or any(hasattr(parameter, "to_local") for parameter in parameters())
 
 
 def capture(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -418,10 +418,11 @@ def test_a_reason_that_no_condition_may_have_still_fails_the_job() -> None:
 
 def test_a_changed_label_of_a_node_counts_for_the_next_gang() -> None:
     """The labels alone change: no GPU becomes free, and the same operator goes on."""
-    rack = "topology.kubernetes.io/rack"
+    rack = "example.com/rack"
     nodes = [a_node(f"n{number}", labels={rack: name}) for number, name in ((1, "r1"), (2, "r1"), (3, "r2"))]
     gpu_nodes = [a_gpu_node(f"n{number}", gpus=2) for number in (1, 2, 3)]
-    view, cycle = a_view([], [], gpu_nodes, nodes), Cycle(OperatorConfig())
+    config = OperatorConfig.model_validate({"scheduling": {"topology": {"levels": [rack]}}})
+    view, cycle = a_view([], [], gpu_nodes, nodes), Cycle(config)
     cycle.run(view, WriteHistory({}, {}), NOW)
     view.note_node(nodes[0], a_node("n1", labels={rack: "r2"}))
     view.note_job(None, a_job("gang").gang(4).spec(placement="Consolidate").record)

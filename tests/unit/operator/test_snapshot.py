@@ -26,7 +26,7 @@ from tests.unit.operator.builders import (
     snapshot_of,
 )
 
-ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
+ZONE, RACK = "topology.kubernetes.io/zone", "example.com/rack"
 
 
 def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
@@ -222,8 +222,9 @@ def test_a_gpu_is_seen_with_what_it_is_held_by() -> None:
 @pytest.mark.parametrize(
     ("levels", "labels", "want"),
     [
-        (None, {ZONE: "z1", RACK: "r7", "other": "x"}, ((ZONE, "z1"), (RACK, "r7"))),
-        (None, {RACK: "r7"}, ((ZONE, ""), (RACK, "r7"))),
+        (None, {ZONE: "z1", "topology.kubernetes.io/rack": "r7"}, ((ZONE, "z1"),)),
+        ([ZONE, RACK], {ZONE: "z1", RACK: "r7", "other": "x"}, ((ZONE, "z1"), (RACK, "r7"))),
+        ([ZONE, RACK], {RACK: "r7"}, ((ZONE, ""), (RACK, "r7"))),
         (None, {"other": "x"}, ()),
         (["example.com/switch"], {"example.com/switch": "s", ZONE: "z1"}, (("example.com/switch", "s"),)),
         ([], {ZONE: "z1"}, ()),

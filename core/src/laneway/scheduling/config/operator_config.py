@@ -80,7 +80,8 @@ class TopologyConfig(Model):
         default=DEFAULT_LEVELS,
         max_length=8,
         description="Labels of nodes, from the widest level to the narrowest: nodes with equal values are in one zone, in one rack. Placement "
-        "policies keep gangs that communicate much in few of them. Empty: all nodes count as equally close.",
+        "policies keep gangs that communicate much in few of them. No label for racks is standard: add the one that your nodes have. Empty: "
+        "all nodes count as equally close.",
     )
 
     @model_validator(mode="after")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-DEFAULT_LEVELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
-"""Labels of the levels, from the widest to the narrowest."""
+DEFAULT_LEVELS = ("topology.kubernetes.io/zone",)
+"""Labels of the levels, from the widest to the narrowest. Kubernetes knows regions and zones, and no label for racks."""
 
 
 class Domain(NamedTuple):

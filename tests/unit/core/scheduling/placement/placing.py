@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.scheduling import Node, Plan
-from laneway.scheduling.model.topology_levels import DEFAULT_LEVELS, domains_of
+from laneway.scheduling.model.topology_levels import domains_of
 from laneway.scheduling.placement.policy import PlacementPolicy
 
 from tests.unit.core.scheduling.builders import JobBuilder, eager, planned
@@ -17,9 +17,12 @@ def placed(policy: PlacementPolicy, nodes: Sequence[Node], *jobs: JobBuilder) ->
     return planned(nodes, *jobs, by=replace(eager("fifo", strict=False), placement=policy))
 
 
+LEVELS = ("topology.kubernetes.io/zone", "example.com/rack")
+
+
 def in_rack(rack: str, node: Node, zone: str = "") -> Node:
-    labels = {level: name for level, name in zip(DEFAULT_LEVELS, (zone, rack), strict=True) if name}
-    return replace(node, domains=domains_of(labels, DEFAULT_LEVELS))
+    labels = {level: name for level, name in zip(LEVELS, (zone, rack), strict=True) if name}
+    return replace(node, domains=domains_of(labels, LEVELS))
 
 
 def wired(node: Node, *groups: Sequence[int]) -> Node:

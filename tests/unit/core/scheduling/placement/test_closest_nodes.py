@@ -81,4 +81,4 @@ def test_what_limits_the_nodes_counts_before_racks_and_zones(places: Places, wor
 def test_levels_that_tell_no_nodes_apart_cost_nothing() -> None:
     assert Domains([a_node("a"), a_node("b")]).levels == ()
     in_one_zone = [in_rack("r1", a_node("a"), "z"), in_rack("r2", a_node("b"), "z")]
-    assert Domains(in_one_zone).levels == ("topology.kubernetes.io/rack",)
+    assert Domains(in_one_zone).levels == ("example.com/rack",)

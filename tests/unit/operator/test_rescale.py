@@ -110,11 +110,16 @@ def test_one_worker_of_an_elastic_job_is_a_process_group_of_its_own() -> None:
     assert (variables["WORLD_SIZE"], variables["RANK"], variables["MASTER_ADDR"]) == ("1", "0", "localhost")
 
 
-def test_nothing_is_reported_of_a_job_with_the_number_that_it_is_to_have() -> None:
-    job = elastic(2).record
+@pytest.mark.parametrize(("wants", "events"), [(2, ["Accepted"]), (3, ["Accepted", "Rescaling"])])
+def test_nothing_is_reported_of_a_job_with_the_number_that_it_is_to_have(
+    wants: int, events: list[str]
+) -> None:
+    """Of its write, which its acceptance makes necessary, only another number brings an event."""
+    job = elastic(wants).after(transitions.refused, "InvalidSpec", "m", NOW - 1).record
     result = cycle(job, pods_of(job))
-    assert result.decision.held_rescales == result.decision.rescales == {}
-    assert all(not write.after.events for write in result.writes)
+    assert result.decision.held_rescales == {}
+    assert result.decision.rescales == ({} if wants == 2 else {"ns/e": wants})
+    assert reasons(written(result).after) == events
 
 
 def test_it_runs_on_and_says_so_once_while_there_is_no_room() -> None:

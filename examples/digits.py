@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 
 import torch
 from digits_model import NoisyBatches, accuracy, build, load
@@ -21,6 +22,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--input-seconds", type=float, default=0.0, help="how long each batch takes to load")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -31,6 +33,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 
     for step in range(1, arguments.steps + 1):
+        time.sleep(arguments.input_seconds)
         inputs, targets = batches.draw(arguments.batch)
         optimizer.zero_grad()
         loss = cross_entropy(model(inputs), targets)

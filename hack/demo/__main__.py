@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _demo(name: str, nodes: int, began: float) -> int:
     screen = Screen()
     target = bring_up(name, nodes)
-    install(target)
+    installation = install(target)
     api = Api(target.kubeconfig)
     metrics = prometheus.start(target, api.server)
     try:
-        scenario = Scenario(target, api, screen)
+        scenario = Scenario(installation, api, screen)
         scenario.clear()
         held = _run_scenario(scenario)
         print(f"Prometheus: {metrics.address}" + (" (ends with this command)" if metrics.children else ""))

@@ -9,6 +9,7 @@ from itertools import pairwise
 from hack.demo.evidence import Evidence
 from hack.demo.jobs import describe
 from hack.demo.output import WorkerOutput
+from hack.demo.sharing import shared_gpu
 from hack.demo.turns import by_lane, handovers, overlaps_across_lanes, overlaps_within_lanes
 
 LANES = ("lane-a", "lane-b", "lane-c")
@@ -20,6 +21,8 @@ NEVER_FITS = "never-fits"
 OUTGROWS = "outgrows"
 LEAST_ACCURACY = 0.9
 """Of the elastic job. Guessing reaches 0.1; 0.96 to 0.98 is usual."""
+
+HALF = ("half-1", "half-2", "half-3")
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,23 @@ def outgrows(evidence: Evidence) -> list[str]:
     return problems
 
 
+def sharing(evidence: Evidence) -> list[str]:
+    """A job that leaves half of its GPU's time is measured alone, a second one joins it, and both go on."""
+    problems = _not_succeeded(evidence, HALF)
+    problems += [
+        f"{name} was preempted: {evidence.preempted_by.get(name, '')}"
+        for name in HALF
+        if name in evidence.jobs and evidence.jobs[name].status.preemptions
+    ]
+    shared = shared_gpu(evidence.turns_of(*HALF))
+    if shared is None:
+        return [*problems, f"no GPU had turns of two of {', '.join(HALF)} at a time"]
+    if not shared.alone_pace:
+        problems.append(f"{shared.first} trained no iteration alone before {shared.second} came")
+    problems += [f"{name} did not go on beside the other" for name, pace in shared.paces.items() if not pace]
+    return problems
+
+
 def _lanes_shown(evidence: Evidence) -> str:
     turns = evidence.turns_of(*LANES)
     lanes_of = by_lane(turns)
@@ -196,6 +216,21 @@ def _outgrows_shown(evidence: Evidence) -> str:
     return next((line for line in lines if "Laneway:" in line), lines[-1] if lines else "")
 
 
+def _sharing_shown(evidence: Evidence) -> str:
+    shared = shared_gpu(evidence.turns_of(*HALF))
+    if shared is None:
+        return ""
+    speeds = " and ".join(
+        f"{name} at {pace / shared.alone_pace:.0%} with {shared.turns[name]} turns"
+        for name, pace in shared.paces.items()
+    )
+    waited = evidence.waited.get(shared.second, "")
+    return (
+        f"{shared.second} joined {shared.first} on {shared.gpu} of {shared.node}; for {shared.seconds:.0f} s both trained there, {speeds}; "
+        f"100% is the speed of {shared.first} alone before. While {shared.second} waited: {waited}"
+    )
+
+
 CLAIMS = (
     Claim(1, "turns overlap across lanes and never within a lane", lanes, _lanes_shown),
     Claim(2, "a gang of four workers runs on both nodes", gang, _gang_shown),
@@ -204,6 +239,9 @@ CLAIMS = (
         4, "a job that never fits reports the reason and what would start it", never_fits, _never_fits_shown
     ),
     Claim(5, "a job that exceeds its share fails alone, and its lane continues", outgrows, _outgrows_shown),
+    Claim(
+        6, "a job joins another that leaves half of its GPU's time, and both go on", sharing, _sharing_shown
+    ),
     Claim(7, "a rescaled job resumes with more workers and trains no step twice", elastic, _elastic_shown),
 )
 

@@ -24,6 +24,8 @@ class Evidence:
     """The last known placement of each job; a finished job may have none."""
     pods: dict[str, set[str]] = field(default_factory=dict)
     """The uids of all pods of each job, past and present."""
+    waited: dict[str, str] = field(default_factory=dict)
+    """The operator's last message to a job while it waited for GPUs."""
     preempted_by: dict[str, str] = field(default_factory=dict)
     """The operator's message when it preempted a job."""
     turns: Sequence[Turn] = ()
@@ -39,6 +41,8 @@ class Evidence:
             self.jobs[name] = view
             if view.status.placement:
                 self.placements[name] = view.status.placement
+            if view.status.waiting is not None and not view.status.placement:
+                self.waited[name] = view.status.waiting.message
             if view.has("Preempted"):
                 self.preempted_by[name] = view.message("Preempted")
 

@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from laneway.api import names
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.demo.api import Api
-from hack.demo.claims import ELASTIC, GANG, LANES, LONG, NEVER_FITS, OUTGROWS, SHORT
+from hack.demo.claims import ELASTIC, GANG, HALF, LANES, LONG, NEVER_FITS, OUTGROWS, SHORT
 from hack.demo.evidence import Evidence
-from hack.demo.install import REPOSITORY, SYSTEM_NAMESPACE, system_pods
+from hack.demo.install import REPOSITORY, SYSTEM_NAMESPACE, Installation, system_pods
 from hack.demo.jobs import Jobs, JobView
 from hack.demo.output import Outputs
 from hack.demo.screen import Screen
-from hack.demo.target import Target
-from hack.demo.turns import read_turns
+from hack.demo.turns import Turn, read_turns
 
 EXAMPLES = REPOSITORY / "examples"
 NAMESPACE = "laneway-demo"
+SHARING_VALUES = Path(__file__).with_name("sharing.yaml")
 
 _PLACED_SECONDS = 60.0
 _END_SECONDS = 240.0
@@ -28,14 +29,17 @@ _END_SECONDS = 240.0
 class Scenario:
     """One run of the demo's jobs on a cluster with Laneway."""
 
-    def __init__(self, target: Target, api: Api, screen: Screen) -> None:
+    def __init__(self, installation: Installation, api: Api, screen: Screen) -> None:
         self.evidence = Evidence()
-        self._target = target
+        self._installation = installation
+        self._target = installation.target
         self._api = api
         self._screen = screen
-        self._jobs = Jobs(api, target.kubectl, NAMESPACE)
+        self._jobs = Jobs(api, self._target.kubectl, NAMESPACE)
         self._outputs = Outputs(api, NAMESPACE)
-        self._began_seconds = time.time()
+        self._since_seconds = time.time()
+        self._earlier_turns: list[Turn] = []
+        """Of agents that have ended."""
 
     def clear(self) -> None:
         """Delete the jobs of an earlier run."""
@@ -51,6 +55,7 @@ class Scenario:
         self._lanes_and_gang()
         self._preemption()
         self._elastic()
+        self._sharing()
 
     def _lanes_and_gang(self) -> None:
         together = (*LANES, OUTGROWS)
@@ -85,6 +90,15 @@ class Scenario:
         lines = (line for attempt in self._outputs.attempts(job) for line in attempt.lines)
         return any(line.startswith("step ") for line in lines)
 
+    def _sharing(self) -> None:
+        self._earlier_turns += self._turns()
+        self._since_seconds = time.time()
+        self._screen.say(f"helm upgrade --values hack/demo/{SHARING_VALUES.name}")
+        self._installation.upgrade("--values", SHARING_VALUES)
+        self._installation.wait_until_advertised(OFFERED_PERCENT["lanes"])
+        self._apply(*HALF)
+        self._wait(HALF, lambda job: job.ended, "ending", _END_SECONDS)
+
     def _apply(self, *jobs: str) -> None:
         files = [manifest(job) for job in jobs]
         self._screen.say(f"kubectl apply {' '.join(f'-f examples/{file.name}' for file in files)}")
@@ -106,13 +120,17 @@ class Scenario:
     def gathered(self) -> Evidence:
         """Return the evidence, with the agents' record of turns and the scripts' output."""
         self._outputs.settle()
-        agents = system_pods(self._target, "node")
         evidence = self.evidence
-        evidence.turns = read_turns(self._api, SYSTEM_NAMESPACE, agents, self._began_seconds, NAMESPACE)
+        evidence.turns = [*self._earlier_turns, *self._turns()]
         evidence.outputs = {name: self._outputs.attempts(name) for name in evidence.jobs}
         accuracies = {name: self._outputs.accuracy(name) for name in evidence.jobs}
         evidence.accuracies = {name: value for name, value in accuracies.items() if value is not None}
         return evidence
+
+    def _turns(self) -> list[Turn]:
+        """Return what the agents remember of turns since they started, or since the demo began."""
+        agents = system_pods(self._target, "node")
+        return read_turns(self._api, SYSTEM_NAMESPACE, agents, self._since_seconds, NAMESPACE)
 
 
 def manifest(job: str) -> Path:

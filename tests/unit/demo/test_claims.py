@@ -40,6 +40,21 @@ def turn(job_name: str, lane: int, start: float, end: float, number: int = 1) ->
     return Turn("n1", "GPU-0", lane, number, job_name, f"{job_name}-0", start, end, 1)
 
 
+def half(job_name: str, start: float, end: float, iterations: int, lane: int = 0) -> Turn:
+    return Turn("n2", "GPU-7", lane, 1, job_name, f"{job_name}-0", start, end, iterations)
+
+
+def halves() -> list[Turn]:
+    """half-3 joins half-1 after 10 s; alone half-1 trains 5 iterations a second, then both train 4."""
+    return [
+        half("half-1", 0, 10, 50),
+        half("half-1", 10, 15, 20),
+        half("half-1", 15, 20, 20),
+        half("half-3", 10, 20, 40, lane=1),
+        Turn("n1", "GPU-8", 0, 1, "half-2", "half-2-0", 0, 9, 50),
+    ]
+
+
 def output(attempt: int, *events: dict[str, Any]) -> WorkerOutput:
     return WorkerOutput("long", 0, attempt, ["step 50 loss 0.1", *(json.dumps(event) for event in events)])
 
@@ -53,7 +68,7 @@ def good() -> Evidence:
     waiting = {"reason": "NotEnoughGPUs", "message": "It needs 20 GPUs.", "unblock": "Ask for fewer."}
     evidence.see_jobs(
         {
-            **{name: job(name) for name in (*claims.LANES, *claims.SHORT)},
+            **{name: job(name) for name in (*claims.LANES, *claims.SHORT, *claims.HALF)},
             "gang": job("gang", placement=workers),
             "long": job("long", preemptions=1),
             "elastic": job("elastic"),
@@ -71,7 +86,9 @@ def good() -> Evidence:
         turn("lane-a", 0, 2, 3),
         turn("lane-b", 1, 1.9, 4),
         turn("lane-c", 0, 3, 4),
+        *halves(),
     ]
+    evidence.waited = {"half-3": "It is worth waiting."}
     evidence.outputs = {
         "long": [
             output(1, {"event": "start", "step": 0, "target": 80}, {"event": "checkpoint", "step": 33}),
@@ -206,6 +223,31 @@ BAD: list[tuple[str, int, Callable[[Evidence], None], str]] = [
         _with_turns(turn("lane-b", 1, 0, 1), turn("outgrows", 1, 1, 2)),
         "no other job took a turn in lane 1",
     ),
+    (
+        "one of them failed",
+        6,
+        _with_job(job("half-3", ended="Failed", message="boom")),
+        "half-3 is Failed: boom",
+    ),
+    ("one of them was preempted", 6, _with_job(job("half-1", preemptions=1)), "half-1 was preempted"),
+    (
+        "one after the other",
+        6,
+        _with_turns(half("half-1", 0, 9, 9), half("half-2", 10, 19, 9), half("half-3", 20, 29, 9)),
+        "no GPU had turns of two of",
+    ),
+    (
+        "both at once",
+        6,
+        _with_turns(half("half-1", 0, 9, 9), half("half-3", 0, 9, 9)),
+        "half-1 trained no iteration alone",
+    ),
+    (
+        "the first one stands still",
+        6,
+        _with_turns(half("half-1", 0, 9, 9), half("half-3", 9, 19, 9), half("half-1", 18, 19, 0)),
+        "half-1 did not go on",
+    ),
 ]
 
 
@@ -220,6 +262,14 @@ def test_a_bad_run_is_reported(number: int, spoil: Callable[[Evidence], None], e
     assert expected in "\n".join(claim.check(evidence))
 
 
+def test_speeds_beside_another_job_are_those_alone_before() -> None:
+    shown = claims.CLAIMS[5].shown(good())
+
+    assert "half-3 joined half-1 on GPU-7 of n2" in shown
+    assert "half-1 at 80% with 2 turns and half-3 at 80% with 1 turns" in shown
+    assert "It is worth waiting." in shown
+
+
 def test_turns_that_touch_do_not_overlap() -> None:
     assert overlaps_within_lanes([turn("a", 0, 0, 1), turn("b", 0, 1, 2)]) == []
 
@@ -228,3 +278,14 @@ def test_turns_of_different_gpus_are_not_lanes_of_one() -> None:
     elsewhere = Turn("n1", "GPU-9", 1, 1, "b", "b-0", 0.5, 2, 1)
 
     assert overlaps_across_lanes([turn("a", 0, 0, 1), elsewhere]) == 0
+
+
+def test_the_message_of_a_job_that_waits_for_gpus_is_kept() -> None:
+    evidence = Evidence()
+    waits = {"reason": "AwaitingProfile", "message": "Its profile is not known."}
+    starts = {"reason": "Starting", "message": "0 of 1 workers run."}
+    workers = [{"worker": 0, "node": "n1", "gpus": ["GPU-1"], "sharePercent": 100}]
+    evidence.see_jobs({"half-3": job("half-3", ended="", waiting=waits)})
+    evidence.see_jobs({"half-3": job("half-3", ended="", waiting=starts, placement=workers)})
+
+    assert evidence.waited == {"half-3": "Its profile is not known."}

@@ -21,11 +21,21 @@ def node_pods(laneway: Laneway) -> list[dict[str, Any]]:
 def kill(laneway: Laneway, *containers: str) -> None:
     """kill -9 of the first process of containers of Laneway's pod on every node, from outside."""
     for pod in node_pods(laneway):
-        statuses = {status["name"]: status for status in pod["status"]["containerStatuses"]}
-        ctr = laneway.cluster.node(pod["spec"]["nodeName"]).ctr()
         for container in containers:
-            _, _, identifier = statuses[container]["containerID"].partition("://")
-            run([*ctr, "task", "kill", "--signal", "SIGKILL", identifier])
+            _kill(laneway, pod, container)
+
+
+def kill_operator(laneway: Laneway) -> None:
+    """kill -9 of the operator's first process, from outside; the kubelet starts its container again."""
+    for name in system_pods(laneway.installation.target, "operator"):
+        _kill(laneway, laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE), "operator")
+
+
+def _kill(laneway: Laneway, pod: dict[str, Any], container: str) -> None:
+    statuses = {status["name"]: status for status in pod["status"]["containerStatuses"]}
+    _, _, identifier = statuses[container]["containerID"].partition("://")
+    ctr = laneway.cluster.node(pod["spec"]["nodeName"]).ctr()
+    run([*ctr, "task", "kill", "--signal", "SIGKILL", identifier])
 
 
 def wait_until_restarted(laneway: Laneway, container: str, before: dict[str, int]) -> None:

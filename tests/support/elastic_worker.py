@@ -7,16 +7,20 @@ so a test decides when a job may end. Rank 0 adds a line of JSON for each step t
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-from laneway.client import Checkpoint
-from sklearn.datasets import load_digits
-from torch.distributed.fsdp import FullyShardedDataParallel
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+# The kernel drops a SIGTERM to a container's first process without a handler: a stop during the slow imports would take the grace period.
+signal.signal(signal.SIGTERM, lambda number, frame: os._exit(143))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from laneway.client import Checkpoint  # noqa: E402
+from sklearn.datasets import load_digits  # noqa: E402
+from torch.distributed.fsdp import FullyShardedDataParallel  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset  # noqa: E402
 
 FOLDER = Path(os.environ["FOLDER"])
 GO = FOLDER / "go"
@@ -46,6 +50,7 @@ def main():
     else:
         model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     state = Checkpoint(FOLDER / "checkpoints", model=model, optimizer=optimizer)
     state.resume()
 

@@ -241,8 +241,7 @@ class Scheduler:
         Nothing may have been observed since that decision.
         """
         state = self._state
-        held_back = state.worker_counts.get(key) == 0
-        job = state.jobs[key] if held_back else state.as_scheduled(key)  # its user may ask for a fixed size
+        job = state.as_scheduled(key)
         if job.state is not JobState.WAITING or job.suspended:
             return ()
         found = suggestions(job, state.capacity(IDLE), state.policies.placement, self._may_start)

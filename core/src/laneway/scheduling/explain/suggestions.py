@@ -103,9 +103,12 @@ def _workers(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
     def with_workers(workers: int) -> Demand:
         return replace(demand, workers=workers, min_workers=None, max_workers=None)
 
-    workers = questions.largest(demand.workers, with_workers)
+    # An elastic policy chooses among the numbers of a range; any fixed number may be better.
+    below = demand.most_workers + 1 if demand.malleable else demand.workers
+    workers = questions.largest(below, with_workers)
     if workers is not None:
-        text = f"workers: {workers} instead of {demand.workers}"
+        instead = "without minWorkers and maxWorkers" if demand.malleable else f"instead of {demand.workers}"
+        text = f"workers: {workers} {instead}"
         yield Suggestion("workers", text, with_workers(workers))
 
 

@@ -26,7 +26,6 @@ _SELF_EXPLAINING = frozenset(
         WaitingCode.AWAITING_PREEMPTION,
         WaitingCode.AWAITING_RELEASE,
         WaitingCode.NOT_CONSIDERED,
-        WaitingCode.AWAITING_WORKERS,
     }
 )
 """Reasons that no change of the job would remove."""

@@ -208,6 +208,10 @@ class TestOtherReasonsToWait:
         chosen = replace(policies(order="fifo"), elastic=NoWorkers())
         job = a_job("j").needs(2, min_workers=1, max_workers=4, models=("A100",))
         assert suggested([a_node("n", 4)], "j", job, chosen=chosen) == ["workers"]
+        made = Scheduler([a_node("n", 4)], chosen)
+        made.observe(job.made)
+        made.decide(NOW)
+        assert made.suggestions("j") == ("workers: 4 without minWorkers and maxWorkers",)
 
 
 class NoWorkers:

@@ -355,7 +355,7 @@ SCHEDULING = Block(
         "estimates": ("When waiting jobs start, by their estimates", _estimates),
         "gpu-speeds": ("Estimated speeds on other GPU models", _gpu_speeds),
         "mixed-gpus": ("Gavel's jobs on mixed GPUs", _mixed_gpus),
-        "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
+        "elastic": ("Elastic jobs, against the simulator of Pollux", _elastic),
         "synergy": ("CPUs and memory by sensitivity, against Synergy's own simulator", _synergy),
         "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
     },

@@ -28,7 +28,7 @@ class ReportedGoodput:
         speeds = Alone().speeds(changes, occupancy, now_seconds)
         for key, speed in speeds.items():
             run = occupancy.run(key)
-            if run.job.demand.malleable:
+            if run.job.demand.elastic:
                 speeds[key] = speed._replace(goodput=self._goodput(key, run))
         return speeds
 

@@ -272,7 +272,7 @@ def test_the_scheduler_plans_with_what_a_rescale_costs() -> None:
     job = elastic(4).status(rescale=rescale).record
     planned = snapshot_of(a_view([job], pods_of(job), [a_gpu_node("n1", gpus=4)])).jobs[0]
     assert (planned.rescale_seconds, planned.rescaled_seconds) == (42.0, NOW - 900)
-    assert (planned.demand.workers, planned.requested_workers, planned.demand.malleable) == (2, 4, False)
+    assert (planned.demand.workers, planned.requested_workers, planned.demand.elastic) == (2, 4, False)
 
 
 def test_workers_outside_the_range_are_refused_with_what_to_write() -> None:

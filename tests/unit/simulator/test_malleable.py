@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, policies
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.model.throughput import ThroughputModel
@@ -33,7 +33,9 @@ ALONE_IS_BEST = GoodputModel(
 """A second worker costs a hundred times its gain."""
 
 
-def malleable(name: str, duration: float, *, submit: float = 0.0, fewest: int = 1, most: int = 4) -> TraceJob:
+def elastic_job(
+    name: str, duration: float, *, submit: float = 0.0, fewest: int = 1, most: int = 4
+) -> TraceJob:
     """A job whose duration is that with two workers."""
     return TraceJob(name, Demand(2, min_workers=fewest, max_workers=most), submit, duration)
 
@@ -48,16 +50,16 @@ def workers_over_time(simulation: Simulation, job: str) -> list[tuple[int, float
 
 
 def test_work_is_done_in_proportion_to_the_workers() -> None:
-    simulation = simulated(malleable("a", 400), nodes="1x4", order="pollux")
+    simulation = simulated(elastic_job("a", 400), nodes="1x4", order="pollux")
     parts = workers_over_time(simulation, "a")
     assert {workers for workers, _, _ in parts} > {4}, "it has grown to all of the GPUs"
     assert sum(workers / 2 * (end - begin) for workers, begin, end in parts) == pytest.approx(400)
 
 
 def test_a_change_of_workers_costs_a_leave_and_a_restart_and_is_no_preemption() -> None:
-    free = simulated(malleable("a", 4000), nodes="1x4", order="pollux")
+    free = simulated(elastic_job("a", 4000), nodes="1x4", order="pollux")
     costs = replace(FREE, leave_seconds=5, restart_seconds=7)
-    charged = simulated(malleable("a", 4000), nodes="1x4", order="pollux", costs=costs)
+    charged = simulated(elastic_job("a", 4000), nodes="1x4", order="pollux", costs=costs)
     run = charged.runs["a"]
     assert run.preemptions == 0
     assert run.rescales == run.evictions > 0
@@ -76,9 +78,9 @@ class Reporting:
 
 
 def test_the_scheduler_learns_what_jobs_report_of_their_goodput() -> None:
-    simulation = simulated(malleable("a", 400), nodes="1x4", order="pollux", model=Reporting())
+    simulation = simulated(elastic_job("a", 400), nodes="1x4", order="pollux", model=Reporting())
     assert [workers for workers, _, _ in workers_over_time(simulation, "a")][-1] == 1
-    assert simulated(malleable("b", 400), nodes="1x4", order="pollux").runs["b"].rescales > 0
+    assert simulated(elastic_job("b", 400), nodes="1x4", order="pollux").runs["b"].rescales > 0
 
 
 @dataclass
@@ -86,10 +88,10 @@ class Recorded:
     """Gives every job two workers, from some time on three, and keeps what it was reported of the jobs."""
 
     more_after_seconds: float
-    reported: list[MalleableJob] = field(default_factory=list)
+    reported: list[ElasticJob] = field(default_factory=list)
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         self.reported.extend(jobs)
         return dict.fromkeys((job.key for job in jobs), 3 if now_seconds >= self.more_after_seconds else 2)
@@ -100,8 +102,8 @@ def rescaled_once(operator: OperatorModel) -> Recorded:
     elastic = Recorded(more_after_seconds=60.0)
     chosen = policies(order="fifo", preemption_options={"min_run_seconds": 0.0})
     trace = [
-        malleable("ns/a", 400),
-        *(malleable(f"ns/{second}", 5, submit=float(second), fewest=2) for second in range(61, 140, 2)),
+        elastic_job("ns/a", 400),
+        *(elastic_job(f"ns/{second}", 5, submit=float(second), fewest=2) for second in range(61, 140, 2)),
     ]
     costs = Costs(leave_seconds=5.0, restart_seconds=7.0)
     simulation = Simulation(
@@ -137,11 +139,11 @@ def test_a_policy_knows_what_the_last_rescale_cost_as_the_operator_measures_it()
     ),
     st.sampled_from([FREE, Costs()]),
 )
-def test_malleable_jobs_finish_their_work_within_their_range(
+def test_elastic_jobs_finish_their_work_within_their_range(
     rows: list[tuple[int, int, int, int]], costs: Costs
 ) -> None:
     jobs = [
-        malleable(f"j{number}", float(duration), submit=float(submit), fewest=fewest, most=most)
+        elastic_job(f"j{number}", float(duration), submit=float(submit), fewest=fewest, most=most)
         for number, (submit, duration, fewest, most) in enumerate(rows)
     ]
     simulation = simulated(*jobs, nodes="2x3", order="pollux", costs=costs)

@@ -25,7 +25,7 @@ def toy(tmp_path: Path) -> Application:
 
 
 def a_trained(toy: Application, *, workers: int = 1, batch: int = 10, most: int | None = None) -> TraceJob:
-    """A job of the toy application; malleable up to ``most`` workers."""
+    """A job of the toy application; elastic up to ``most`` workers."""
     training = Training(toy, batch, workers)
     demand = Demand(workers, min_workers=1 if most else None, max_workers=most)
     return TraceJob("default/a", demand, 0.0, training.duration_seconds, training=training)
@@ -116,7 +116,7 @@ def elastic(*jobs: TraceJob, nodes: str, costs: Costs = FREE) -> Simulation:
     return simulation
 
 
-def test_a_malleable_job_grows_by_doubling_and_is_done_sooner(toy: Application) -> None:
+def test_an_elastic_job_grows_by_doubling_and_is_done_sooner(toy: Application) -> None:
     run = elastic(a_trained(toy, most=8), nodes="2x4").runs["default/a"]
     assert run.finish_seconds is not None
     assert run.finish_seconds < 150
@@ -166,7 +166,7 @@ def test_a_workload_is_read_with_the_curves_beside_it(tmp_path: Path) -> None:
     assert (first.demand.workers, first.demand.min_workers, first.demand.max_workers) == (2, 1, 16)
     assert first.training is not None
     assert first.duration_seconds == first.training.duration_seconds
-    assert not second.demand.malleable
+    assert not second.demand.elastic
 
 
 def test_curves_may_be_elsewhere(tmp_path: Path) -> None:

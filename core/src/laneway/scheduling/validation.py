@@ -163,7 +163,7 @@ def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
     demand = job.demand
     if ranks != list(range(len(ranks))) or not demand.fewest_workers <= len(ranks) <= demand.most_workers:
         raise InvalidPlan(f"job {job.key} has {demand.workers} workers and starts with ranks {ranks}")
-    if not demand.malleable and len(ranks) != demand.workers:
+    if not demand.elastic and len(ranks) != demand.workers:
         raise InvalidPlan(f"job {job.key} has {demand.workers} workers and starts with ranks {ranks}")
     gpus = [uuid for worker in placement for uuid in worker.gpus]
     if len(gpus) != len(set(gpus)):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, Job, Node, Policies, Scheduler, policies
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.plan import NOT_COMPETING
 
 from tests.support.property_examples import examples
@@ -109,7 +109,7 @@ def test_gpus_that_are_no_whole_worker_on_their_node_do_not_count(policy: str) -
     assert len(made.decide(LATER).starts["m"]) == 1
 
 
-def test_a_rigid_job_that_malleable_ones_keep_from_starting_gets_its_gpus() -> None:
+def test_a_rigid_job_that_elastic_ones_keep_from_starting_gets_its_gpus() -> None:
     job = running(elastic("m", most=4), "n/0", "n/1", "n/2", "n/3")
     made = scheduler("pollux", [a_node("n", 4)], job, a_job("r").needs(3).made)
     assert made.decide(LATER).rescales == {"m": 1}
@@ -121,7 +121,7 @@ class Odd:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    def allot(self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float) -> Any:
+    def allot(self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float) -> Any:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

@@ -19,7 +19,7 @@ from laneway.scheduling import (
 )
 from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.plan import NOT_COMPETING
 
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, planned
@@ -32,13 +32,13 @@ class Recorded:
 
     gives: dict[str, int]
     asked: list[tuple[list[str], dict[str, int]]] = field(default_factory=list)
-    jobs: dict[str, MalleableJob] = field(default_factory=dict)
+    jobs: dict[str, ElasticJob] = field(default_factory=dict)
     """Those of the last call."""
 
     moments: list[float] = field(default_factory=list)
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         self.asked.append((sorted(job.key for job in jobs), dict(free_gpus)))
         self.jobs = {job.key: job for job in jobs}
@@ -46,7 +46,7 @@ class Recorded:
         return {job.key: self.gives[job.key] for job in jobs}
 
 
-def malleable(name: str, fewest: int = 1, most: int = 8) -> Job:
+def elastic_job(name: str, fewest: int = 1, most: int = 8) -> Job:
     return Job(name, Demand(workers=fewest, min_workers=fewest, max_workers=most), created_seconds=0.0)
 
 
@@ -57,14 +57,14 @@ def scheduler(elastic: Recorded, *jobs: Job, nodes: Sequence[Node] = ()) -> Sche
     return made
 
 
-def test_a_malleable_job_starts_with_the_workers_that_it_is_given() -> None:
-    decision = scheduler(Recorded({"m": 3}), malleable("m")).decide(0.0)
+def test_an_elastic_job_starts_with_the_workers_that_it_is_given() -> None:
+    decision = scheduler(Recorded({"m": 3}), elastic_job("m")).decide(0.0)
     assert len(decision.starts["m"]) == 3
 
 
 def test_one_that_is_given_none_waits_for_those_that_have_the_gpus() -> None:
     policy = Recorded({"m": 0, "k": 4})
-    made = scheduler(policy, malleable("m", 2), malleable("k"))
+    made = scheduler(policy, elastic_job("m", 2), elastic_job("k"))
     waiting = made.plan(0.0).waiting
     reason = waiting["m"]
     assert reason.code is WaitingCode.AWAITING_WORKERS
@@ -77,7 +77,7 @@ def test_one_that_is_given_none_waits_for_those_that_have_the_gpus() -> None:
 
 def test_one_that_is_given_none_beside_rigid_jobs_lacks_gpus() -> None:
     rigid = a_job("r").needs(3).runs_on("n/0", "n/1", "n/2").made
-    reason = scheduler(Recorded({"m": 0}), malleable("m", 2), rigid).plan(0.0).waiting["m"]
+    reason = scheduler(Recorded({"m": 0}), elastic_job("m", 2), rigid).plan(0.0).waiting["m"]
     assert (reason.code, reason.lacking_gpus) == (WaitingCode.AWAITING_WORKERS, 1)
     assert "jobs without a range of workers leave 1 to elastic jobs" in reason.message
 
@@ -91,7 +91,7 @@ def test_one_that_is_given_none_is_judged_by_the_fewest_workers_that_it_may_have
 def test_one_that_is_to_have_others_starts_again() -> None:
     elastic = Recorded({"m": 2})
     running = a_job("m").needs(1).runs_on("n/0").made
-    running = replace(running, demand=malleable("m").demand)
+    running = replace(running, demand=elastic_job("m").demand)
     made = scheduler(elastic, running)
     assert made.decide(499.0).rescales == {}, "it keeps its workers for the minimum run time"
     decision = made.decide(500.0)
@@ -104,14 +104,14 @@ def test_one_that_is_to_have_others_starts_again() -> None:
 
 def test_the_end_of_the_minimum_run_time_is_a_moment_to_decide_though_no_job_waits() -> None:
     running = a_job("m").needs(1).runs_on("n/0").made
-    made = scheduler(Recorded({"m": 2}), replace(running, demand=malleable("m").demand))
+    made = scheduler(Recorded({"m": 2}), replace(running, demand=elastic_job("m").demand))
     assert made.decide(470.0).rescales == {}
     assert made.next_decision_seconds(470.0) == 500.0 < 470.0 + REALLOT_SECONDS
 
 
 def test_the_policy_rescales_no_job_that_would_lose_its_work() -> None:
     running = a_job("m").needs(1).runs_on("n/0").made
-    running = replace(running, demand=malleable("m").demand, as_of_seconds=700.0)
+    running = replace(running, demand=elastic_job("m").demand, as_of_seconds=700.0)
     for unsaved_seconds, rescales in ((599.0, {"m": 2}), (601.0, {})):
         made = scheduler(Recorded({"m": 2}), replace(running, unsaved_seconds=unsaved_seconds))
         assert made.decide(700.0).rescales == rescales
@@ -119,18 +119,18 @@ def test_the_policy_rescales_no_job_that_would_lose_its_work() -> None:
 
 def test_rigid_jobs_come_first_running_and_waiting() -> None:
     elastic = Recorded({"m": 1})
-    scheduler(elastic, malleable("m"), a_job("r").runs_on("n/0").made, a_job("w").made).decide(0.0)
+    scheduler(elastic, elastic_job("m"), a_job("r").runs_on("n/0").made, a_job("w").made).decide(0.0)
     assert elastic.asked == [(["m"], {"n": 2})]
 
 
 def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
     elastic = Recorded({"m": 1, "k": 1})
-    made = scheduler(elastic, malleable("m"))
+    made = scheduler(elastic, elastic_job("m"))
     made.decide(0.0)
     assert made.next_decision_seconds(0.0) == REALLOT_SECONDS
     made.decide(REALLOT_SECONDS - 1)
     assert len(elastic.asked) == 1
-    made.observe(malleable("k"))
+    made.observe(elastic_job("k"))
     made.decide(REALLOT_SECONDS - 1)
     made.decide(2 * REALLOT_SECONDS)
     assert [jobs for jobs, _ in elastic.asked] == [["m"], ["k", "m"], ["k", "m"]]
@@ -138,7 +138,7 @@ def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
 
 def test_it_is_asked_when_a_rigid_job_comes_or_goes_but_not_when_it_starts() -> None:
     elastic = Recorded({"m": 1})
-    made = scheduler(elastic, malleable("m"))
+    made = scheduler(elastic, elastic_job("m"))
     made.decide(0.0)
     rigid = a_job("r").needs(2)
     for moment, change, left in (
@@ -155,7 +155,7 @@ def test_it_is_asked_when_a_rigid_job_comes_or_goes_but_not_when_it_starts() -> 
 
 def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:
     elastic = Recorded({"m": 0})
-    made = scheduler(elastic, malleable("m"), a_job("r").needs(4).made)
+    made = scheduler(elastic, elastic_job("m"), a_job("r").needs(4).made)
     made.decide(0.0)
     made.observe(a_job("s").needs(1).made)
     made.decide(1.0)
@@ -163,7 +163,7 @@ def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:
 
 
 def test_a_rescale_within_the_minimum_run_time_is_due_at_its_end() -> None:
-    running = replace(a_job("m").needs(1).runs_on("n/0").made, demand=malleable("m").demand)
+    running = replace(a_job("m").needs(1).runs_on("n/0").made, demand=elastic_job("m").demand)
     running = replace(running, started_seconds=50.0)
     made = scheduler(Recorded({"m": 2}), running)
     for moment in (60.0, 540.0):
@@ -174,7 +174,7 @@ def test_a_rescale_within_the_minimum_run_time_is_due_at_its_end() -> None:
 
 def test_it_is_asked_at_the_moment_that_it_is_due() -> None:
     elastic = Recorded({"m": 1})
-    made = scheduler(elastic, malleable("m"))
+    made = scheduler(elastic, elastic_job("m"))
     made.decide(5.0)
     due = made.next_decision_seconds(5.0)
     assert due == 5.0 + REALLOT_SECONDS
@@ -182,13 +182,13 @@ def test_it_is_asked_at_the_moment_that_it_is_due() -> None:
     assert elastic.moments == [5.0, due]
 
 
-def test_without_malleable_jobs_it_is_never_asked() -> None:
+def test_without_elastic_jobs_it_is_never_asked() -> None:
     elastic = Recorded({"m": 1})
     made = scheduler(elastic, a_job("r").made)
     assert set(made.decide(0.0).starts) == {"r"}
     made.observe(a_job("r").runs_on("n/0").made)
     assert made.next_decision_seconds(0.0) is None
-    made.observe(malleable("m"))
+    made.observe(elastic_job("m"))
     made.decide(1.0)
     made.forget("m")
     made.decide(2.0)
@@ -208,12 +208,12 @@ def test_it_is_told_all_that_it_needs_of_a_job() -> None:
         preemptible=False,
         goodput=TRAINED,
     )
-    leaving = replace(a_job("leaving").leaves("c/0").made, demand=malleable("leaving").demand)
+    leaving = replace(a_job("leaving").leaves("c/0").made, demand=elastic_job("leaving").demand)
     nodes = [a_node(name, 4) for name in "abc"]
     scheduler(elastic, running, leaving, nodes=nodes).decide(90.0)
     assert elastic.jobs == {
-        "m": MalleableJob("m", 2, 5, 7.0, (2, 1), 2, 100.0 + 10 * 6, 4, TRAINED, preemptible=False),
-        "leaving": MalleableJob("leaving", 1, 8, 0.0),
+        "m": ElasticJob("m", 2, 5, 7.0, (2, 1), 2, 100.0 + 10 * 6, 4, TRAINED, preemptible=False),
+        "leaving": ElasticJob("leaving", 1, 8, 0.0),
     }
 
 
@@ -227,7 +227,7 @@ def test_gpus_are_kept_for_waiting_rigid_jobs_on_the_emptiest_nodes() -> None:
         nodes = [a_node("a", 2), a_node("b", 4), a_node("c", 3)]
         rigid = [a_job("runs").needs(2).runs_on("c/0", "c/1"), a_job("waits").needs(wanted)]
         suspended = a_job("suspended").suspended()
-        jobs = [malleable("m", 2), *(job.made for job in (*rigid, suspended))]
+        jobs = [elastic_job("m", 2), *(job.made for job in (*rigid, suspended))]
         scheduler(elastic, *jobs, nodes=nodes).decide(0.0)
         assert elastic.asked == [(["m"], left)]
 
@@ -304,10 +304,10 @@ def test_a_gang_that_gets_one_worker_needs_no_lane_of_its_own() -> None:
 def test_a_waiting_job_starts_within_its_new_range_of_workers() -> None:
     policy = Recorded({"m": 2})
     made = Scheduler([a_node("n", 4)], replace(policies(order="fifo"), elastic=policy))
-    made.observe(malleable("m", 1, 2))
+    made.observe(elastic_job("m", 1, 2))
     made.decide(1.0, max_starts=0)
     policy.gives = {"m": 4}
-    made.observe(malleable("m", 3, 4))
+    made.observe(elastic_job("m", 3, 4))
     assert len(made.decide(2.0).starts["m"]) == 4
 
 
@@ -334,7 +334,7 @@ def test_a_job_is_offered_no_more_workers_than_its_nodes_and_its_quota_allow() -
 def test_a_job_gets_no_number_of_workers_with_which_it_fails(chosen: int, gets: int) -> None:
     """Whatever a policy says."""
     policy = Recorded({"m": chosen})
-    job = replace(malleable("m"), avoided_workers=frozenset({2, 4}))
+    job = replace(elastic_job("m"), avoided_workers=frozenset({2, 4}))
     assert len(scheduler(policy, job).decide(0.0).starts["m"]) == gets
     assert policy.jobs["m"].counts(3) == (0, 1)
     assert replace(policy.jobs["m"], explored_workers=4).counts(6) == (0, 1, 3)
@@ -342,9 +342,9 @@ def test_a_job_gets_no_number_of_workers_with_which_it_fails(chosen: int, gets: 
 
 def test_the_policy_is_asked_again_when_a_job_fails_with_a_number() -> None:
     policy = Recorded({"m": 2})
-    made = scheduler(policy, malleable("m"))
+    made = scheduler(policy, elastic_job("m"))
     made.decide(0.0, max_starts=0)
-    made.observe(replace(malleable("m"), avoided_workers=frozenset({2})))
+    made.observe(replace(elastic_job("m"), avoided_workers=frozenset({2})))
     assert len(made.decide(1.0).starts["m"]) == 1
 
 

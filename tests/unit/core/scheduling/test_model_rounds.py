@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from laneway.scheduling import Decision, JobState, Node, Policies, PreemptionReason, Scheduler, policies
 from laneway.scheduling.actions.model_rounds import SETTLE_SECONDS
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.gpu_speed import ModelSpeed
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
@@ -204,7 +204,7 @@ class NoWorkersFor:
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def allot(self, jobs: Sequence[MalleableJob], *_: object) -> dict[str, int]:
+    def allot(self, jobs: Sequence[ElasticJob], *_: object) -> dict[str, int]:
         return {job.key: 0 if job.key == self.key else job.min_workers for job in jobs}
 
 

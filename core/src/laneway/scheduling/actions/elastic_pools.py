@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Malleable jobs that compete for the same GPUs, directly or through others."""
+    """Elastic jobs that compete for the same GPUs, directly or through others."""
 
     keys: tuple[str, ...]
     free_gpus: Mapping[str, int]
@@ -39,22 +39,22 @@ class Pool(NamedTuple):
 
 
 class ElasticGPUs:
-    """The GPUs that rigid jobs leave to malleable ones."""
+    """The GPUs that rigid jobs leave to elastic ones."""
 
-    def __init__(self, state: SchedulerState, malleable: Mapping[str, Job], now_seconds: float) -> None:
+    def __init__(self, state: SchedulerState, elastic: Mapping[str, Job], now_seconds: float) -> None:
         self._state = state
-        self._slot_of = _slots(state, malleable)
-        self._free = _counted(state, malleable, self._slot_of)
-        self._keep_for_waiting(malleable, now_seconds)
-        self._slots = {key: self._usable(job) for key, job in malleable.items()}
+        self._slot_of = _slots(state, elastic)
+        self._free = _counted(state, elastic, self._slot_of)
+        self._keep_for_waiting(elastic, now_seconds)
+        self._slots = {key: self._usable(job) for key, job in elastic.items()}
 
     @property
     def free(self) -> int:
-        """The number of GPUs that any malleable job can use."""
+        """The number of GPUs that any elastic job can use."""
         return sum(self._free[slot] for slot in set().union(*self._slots.values()))
 
     def most_workers(self, job: Job) -> int:
-        """Return how many workers of a malleable job its GPUs have room for, if no other malleable job were there."""
+        """Return how many workers of an elastic job its GPUs have room for, if no other elastic job were there."""
         return sum(self._free[slot] // job.demand.gpus_per_worker for slot in self._slots[job.key])
 
     def pools(self, keys: Collection[str]) -> Iterator[Pool]:
@@ -90,17 +90,17 @@ class ElasticGPUs:
             slot for slot in self._free if slot in held or (slot.node not in avoided and has_room(slot))
         )
 
-    def _keep_for_waiting(self, malleable: Mapping[str, Job], now_seconds: float) -> None:
+    def _keep_for_waiting(self, elastic: Mapping[str, Job], now_seconds: float) -> None:
         """Subtract the GPUs of waiting rigid jobs, in order, on the emptiest nodes that they can use.
 
-        None are kept for a job that could not start even if all malleable jobs were gone: it waits for other rigid jobs, or its quota
+        None are kept for a job that could not start even if all elastic jobs were gone: it waits for other rigid jobs, or its quota
         holds it back.
         """
         state, places = self._state, self._state.ranking.sort_keys
         waiting = [
             job
             for key, job in state.jobs.items()
-            if key not in malleable and job.state is JobState.WAITING and not job.suspended
+            if key not in elastic and job.state is JobState.WAITING and not job.suspended
         ]
         kept_gpus: defaultdict[str, float] = defaultdict(float)
         hopeless: set[tuple[Demand, frozenset[int], str]] = set()
@@ -144,11 +144,11 @@ class ElasticGPUs:
         return True
 
 
-def _slots(state: SchedulerState, malleable: Mapping[str, Job]) -> list[Slot]:
+def _slots(state: SchedulerState, elastic: Mapping[str, Job]) -> list[Slot]:
     """Return the slot of each GPU, by its number."""
     allocations, taken = state.allocations, [gpu.foreign_percent for gpu in state.allocations.gpus]
     for key, entry in allocations.of_job.items():
-        for number, percent in entry.shares if key not in malleable else ():
+        for number, percent in entry.shares if key not in elastic else ():
             taken[number] += percent
     numbers = range(len(allocations.gpus))
     return [
@@ -156,12 +156,12 @@ def _slots(state: SchedulerState, malleable: Mapping[str, Job]) -> list[Slot]:
     ]
 
 
-def _counted(state: SchedulerState, malleable: Mapping[str, Job], slot_of: Sequence[Slot]) -> dict[Slot, int]:
-    """Return the GPUs of each slot that jobs may have, and those that malleable jobs hold.
+def _counted(state: SchedulerState, elastic: Mapping[str, Job], slot_of: Sequence[Slot]) -> dict[Slot, int]:
+    """Return the GPUs of each slot that jobs may have, and those that elastic jobs hold.
 
     The latter count even on a node that takes no new workers, such as a cordoned one: those that are there run on.
     """
-    held = {number for key in malleable for number in state.allocations.gpus_of(key)}
+    held = {number for key in elastic for number in state.allocations.gpus_of(key)}
     free = dict.fromkeys(slot_of, 0)
     for number in state.allocations.usable | held:
         free[slot_of[number]] += 1

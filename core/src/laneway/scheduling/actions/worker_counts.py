@@ -1,4 +1,4 @@
-"""Asks the elastic policy how many workers each malleable job gets."""
+"""Asks the elastic policy how many workers each elastic job gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from laneway.scheduling.actions.elastic_pools import ElasticGPUs, with_gpus
-from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob, ElasticPolicy
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import PolicyFailure
 from laneway.scheduling.model.snapshot import Job, JobState
@@ -21,7 +21,7 @@ REALLOT_SECONDS = 60.0
 
 
 class WorkerCounts:
-    """Calls the policy when a job comes or goes, malleable or rigid, and after ``REALLOT_SECONDS``."""
+    """Calls the policy when a job comes or goes, elastic or rigid, and after ``REALLOT_SECONDS``."""
 
     def __init__(self, policy: ElasticPolicy) -> None:
         self._policy = policy
@@ -29,50 +29,48 @@ class WorkerCounts:
         self._asked_of: tuple[dict[str, tuple[int, int, frozenset[int]]], int] = ({}, 0)
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
-        """Note in the state how many workers each malleable job gets."""
-        malleable = {
-            key: job for key, job in state.jobs.items() if job.demand.malleable and not job.suspended
-        }
+        """Note in the state how many workers each elastic job gets."""
+        elastic = {key: job for key, job in state.jobs.items() if job.demand.elastic and not job.suspended}
         ranges = {
             key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
-            for key, job in malleable.items()
+            for key, job in elastic.items()
         }
-        asked_of = (ranges, _rigid_gpus(state, malleable) if malleable else 0)
+        asked_of = (ranges, _rigid_gpus(state, elastic) if elastic else 0)
         if asked_of == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
         self._asked_seconds, self._asked_of = now_seconds, asked_of
-        state.set_worker_counts(*self._counts(state, malleable, now_seconds))
+        state.set_worker_counts(*self._counts(state, elastic, now_seconds))
 
     def next_seconds(self) -> float:
-        """Return when the policy is called next; infinite: no job is malleable."""
+        """Return when the policy is called next; infinite: no job is elastic."""
         return self._asked_seconds + REALLOT_SECONDS if self._asked_of[0] else math.inf
 
     def _counts(
-        self, state: SchedulerState, malleable: Mapping[str, Job], now_seconds: float
+        self, state: SchedulerState, elastic: Mapping[str, Job], now_seconds: float
     ) -> tuple[dict[str, int], int]:
         """Return the number of workers by job, and the GPUs that rigid jobs leave. A job without a number has what it has, or what its
         user asks for."""
-        if not malleable:
+        if not elastic:
             return {}, 0
-        gpus = ElasticGPUs(state, malleable, now_seconds)
-        asked: dict[str, MalleableJob] = {}
+        gpus = ElasticGPUs(state, elastic, now_seconds)
+        asked: dict[str, ElasticJob] = {}
         counts: dict[str, int] = {}
-        for key, job in malleable.items():
+        for key, job in elastic.items():
             most = gpus.most_workers(job)
             if most >= job.demand.fewest_workers or (_held_workers(job) and not _may_change(state, job)):
-                asked[key] = _malleable_job(state, job, most, now_seconds)
+                asked[key] = _elastic_job(state, job, most, now_seconds)
             else:
                 counts[key] = 0
         for pool in gpus.pools(asked):
             counts.update(self._ask(state, [asked[key] for key in pool.keys], pool.free_gpus, now_seconds))
         if state.policies.admission:
-            _keep_quotas(state, malleable, counts, now_seconds)
+            _keep_quotas(state, elastic, counts, now_seconds)
         return counts, gpus.free
 
     def _ask(
         self,
         state: SchedulerState,
-        jobs: Sequence[MalleableJob],
+        jobs: Sequence[ElasticJob],
         free_gpus: Mapping[str, int],
         now_seconds: float,
     ) -> dict[str, int]:
@@ -100,16 +98,16 @@ class WorkerCounts:
         }
 
 
-def _is_answer(job: MalleableJob, workers: object) -> bool:
+def _is_answer(job: ElasticJob, workers: object) -> bool:
     """Whether a policy may give a job that: none, a number of its range, or those that it has."""
     return isinstance(workers, int) and (
         workers in (0, job.workers) or job.min_workers <= workers <= job.max_workers
     )
 
 
-def _malleable_job(state: SchedulerState, job: Job, most: int, now_seconds: float) -> MalleableJob:
+def _elastic_job(state: SchedulerState, job: Job, most: int, now_seconds: float) -> ElasticJob:
     held = () if job.state.is_releasing else job.placement
-    return MalleableJob(
+    return ElasticJob(
         job.key,
         job.demand.fewest_workers,
         _most_workers(state, job, most, now_seconds),
@@ -126,7 +124,7 @@ def _malleable_job(state: SchedulerState, job: Job, most: int, now_seconds: floa
     )
 
 
-def _without_failures(job: MalleableJob, workers: int) -> int:
+def _without_failures(job: ElasticJob, workers: int) -> int:
     """Return the number that a policy has chosen, or the next smaller one with which the job does not fail; it has what it has if there is none."""
     if workers not in job.avoided_workers:
         return workers
@@ -176,15 +174,15 @@ def _most_workers(state: SchedulerState, job: Job, most: int, now_seconds: float
 
 
 def _keep_quotas(
-    state: SchedulerState, malleable: Mapping[str, Job], counts: dict[str, int], now_seconds: float
+    state: SchedulerState, elastic: Mapping[str, Job], counts: dict[str, int], now_seconds: float
 ) -> None:
     """Reduce what jobs are to have beyond what they hold, the oldest last, until a namespace's quota allows all of it together.
 
     Else jobs would be stopped to grow, and only the first of them could start again.
     """
     further_gpus: defaultdict[str, float] = defaultdict(float)
-    for key in sorted(counts, key=lambda each: (malleable[each].created_seconds, each)):
-        job = malleable[key]
+    for key in sorted(counts, key=lambda each: (elastic[each].created_seconds, each)):
+        job = elastic[key]
         held = _held_workers(job)
         growth = counts[key] - held
         if growth <= 0:
@@ -209,11 +207,11 @@ def waiting_with(job: Job, workers: int) -> Job:
     return replace(job, state=JobState.WAITING, placement=(), demand=demand)
 
 
-def _rigid_gpus(state: SchedulerState, malleable: Mapping[str, Job]) -> int:
+def _rigid_gpus(state: SchedulerState, elastic: Mapping[str, Job]) -> int:
     """Return the GPUs that rigid jobs hold or wait for, at most those of the cluster: beyond that, none are left to divide."""
     wanted = sum(
         job.demand.gpus
         for key, job in state.jobs.items()
-        if key not in malleable and (job.placement or not job.suspended)
+        if key not in elastic and (job.placement or not job.suspended)
     )
     return min(wanted, len(state.allocations.gpus))

@@ -268,7 +268,7 @@ def policies(
         order: an order policy, or a preset, which also chooses other stages where they are not named.
         placement: a placement policy; so the other stages.
         preemption: which jobs are preempted.
-        elastic: how many workers malleable jobs get.
+        elastic: how many workers elastic jobs get.
         allocation: how CPUs and memory are divided.
         admission: all of them must admit a job.
         order_options: parameters of the order policy; so for the other stages.

@@ -26,7 +26,7 @@ class Policies:
     placement: PlacementPolicy
     preemption: PreemptionPolicy
     elastic: ElasticPolicy | None = None
-    """How many workers malleable jobs get; None: as many as they request."""
+    """How many workers elastic jobs get; None: as many as they request."""
 
     allocation: AllocationPolicy | None = None
     """How CPUs and memory are divided; None: as the pods request them."""

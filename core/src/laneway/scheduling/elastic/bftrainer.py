@@ -1,4 +1,4 @@
-"""Malleable jobs on GPUs that would be idle, by an integer program (BFTrainer, arXiv 2106.12091, section 3).
+"""Elastic jobs on GPUs that would be idle, by an integer program (BFTrainer, arXiv 2106.12091, section 3).
 
 A job's outcome over a forward-looking time is its speed with the new number of workers times that time, less the work lost at
 its current speed while it is rescaled. The program maximises the sum of the outcomes. The paper has a binary variable for
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from laneway.scheduling.elastic.policy import MalleableJob, set_apart
+from laneway.scheduling.elastic.policy import ElasticJob, set_apart
 
 MANY_COLUMNS = 2048
 """The most binary variables; HiGHS solves this many within half a second. Beyond it, jobs choose among fewer numbers of
@@ -33,7 +33,7 @@ class _Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BFTrainer:
-    """Gives idle GPUs to malleable jobs by integer programming (HiGHS)."""
+    """Gives idle GPUs to elastic jobs by integer programming (HiGHS)."""
 
     horizon_seconds: float = 120.0
     """The forward-looking time: about how long the GPUs stay idle before the next change. Longer makes rescaling pay more
@@ -58,7 +58,7 @@ class BFTrainer:
             raise ValueError(f"node_limit is {self.node_limit}: write 1 or more")
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         """Return the workers with the largest outcome over the horizon."""
         gpus_per_node = max(free_gpus.values(), default=0)
@@ -77,7 +77,7 @@ class BFTrainer:
         return allotted
 
     def _columns(
-        self, number: int, job: MalleableJob, counts: Sequence[int], gpus_per_node: int
+        self, number: int, job: ElasticJob, counts: Sequence[int], gpus_per_node: int
     ) -> list[_Column]:
         speeds = job.speeds(max(counts[-1], job.workers), gpus_per_node)
         one = job.speed_on(job.min_workers, gpus_per_node) / job.min_workers or 1.0
@@ -95,7 +95,7 @@ class BFTrainer:
             for workers in counts
         ]
 
-    def _rescale_seconds(self, job: MalleableJob, workers: int) -> float:
+    def _rescale_seconds(self, job: ElasticJob, workers: int) -> float:
         if workers == job.workers:
             return 0.0
         if job.rescale_seconds is not None:

@@ -1,4 +1,4 @@
-"""The protocol of elastic policies: how many workers each malleable job gets. The placement stage places them. A job whose
+"""The protocol of elastic policies: how many workers each elastic job gets. The placement stage places them. A job whose
 number of workers changes restarts from its checkpoint; other jobs are not moved.
 """
 
@@ -12,7 +12,7 @@ from laneway.scheduling.model.goodput import GoodputModel, ReplicaLayout, consol
 
 
 @dataclass(frozen=True, slots=True)
-class MalleableJob:
+class ElasticJob:
     """A job whose number of workers may be changed."""
 
     key: str
@@ -94,7 +94,7 @@ class MalleableJob:
         return self.goodput.best(consolidated(workers, per_node)).goodput
 
 
-def set_apart(jobs: Sequence[MalleableJob], gpus: int) -> tuple[dict[str, int], list[MalleableJob], int]:
+def set_apart(jobs: Sequence[ElasticJob], gpus: int) -> tuple[dict[str, int], list[ElasticJob], int]:
     """Return the workers of the jobs that keep their number, the other jobs by age, and the GPUs left for those."""
     kept = {job.key: job.workers for job in jobs if job.workers and not job.preemptible}
     others = sorted(
@@ -105,16 +105,16 @@ def set_apart(jobs: Sequence[MalleableJob], gpus: int) -> tuple[dict[str, int], 
 
 
 class ElasticPolicy(Protocol):
-    """Divides GPUs among malleable jobs. Pure and deterministic; the order of its arguments does not matter."""
+    """Divides GPUs among elastic jobs. Pure and deterministic; the order of its arguments does not matter."""
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         """Return the number of workers of every job: 0, or between its fewest and its most.
 
         Args:
-            jobs: the malleable ones, running and waiting.
-            free_gpus: by node: its GPUs that rigid jobs leave, those that malleable jobs hold now included.
+            jobs: the elastic ones, running and waiting.
+            free_gpus: by node: its GPUs that rigid jobs leave, those that elastic jobs hold now included.
             now_seconds: of the jobs' clock.
         """
         ...

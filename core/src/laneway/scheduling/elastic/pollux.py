@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.elastic.knapsack import Option, choose
-from laneway.scheduling.elastic.policy import MalleableJob, set_apart
+from laneway.scheduling.elastic.policy import ElasticJob, set_apart
 
 NO_SPEEDUP = 1e-3
 """Added to speedups, as in Pollux, so that a job without workers has a large but finite weight."""
@@ -57,7 +57,7 @@ class Pollux:
             raise ValueError(f"service_gpu_seconds is {self.service_gpu_seconds}: write more than 0")
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         """Return the workers that maximise the mean of the speedups."""
         gpus_per_node = max(free_gpus.values(), default=0)
@@ -78,13 +78,13 @@ class Pollux:
             allotted[job.key] = of_job[index]
         return allotted
 
-    def _weight(self, job: MalleableJob) -> float:
+    def _weight(self, job: ElasticJob) -> float:
         service_ratio = job.attained_service_gpu_seconds / self.service_gpu_seconds
         return float((1 + service_ratio) ** -self.service_exponent)
 
     def _values(
         self,
-        job: MalleableJob,
+        job: ElasticJob,
         counts: Sequence[int],
         fair_gpus: int,
         gpus_per_node: int,
@@ -104,7 +104,7 @@ class Pollux:
             values[0] -= self.stop_ratio * (has - values[0])
         return values
 
-    def _kept_ratio(self, job: MalleableJob, now_seconds: float) -> float:
+    def _kept_ratio(self, job: ElasticJob, now_seconds: float) -> float:
         """Return the factor on a speedup that needs a restart: the fraction of time left for training if the job keeps
         restarting as often as so far (section 4.2)."""
         if not job.workers:

@@ -38,12 +38,12 @@ def not_reached() -> WaitingReason:
 
 
 def no_workers(job: Job, elastic_gpus: int, given: Mapping[str, int]) -> WaitingReason:
-    """Return the reason of a malleable job that the elastic policy gives no workers.
+    """Return the reason of an elastic job that the elastic policy gives no workers.
 
     Args:
         job: the job, with the fewest workers that it may have.
-        elastic_gpus: the GPUs that jobs without a range leave to malleable jobs.
-        given: the workers of each malleable job.
+        elastic_gpus: the GPUs that jobs without a range leave to elastic jobs.
+        given: the workers of each elastic job.
     """
     others = sorted(key for key, workers in given.items() if workers)
     lacking = job.demand.gpus - elastic_gpus

@@ -74,7 +74,7 @@ class BatchChoice:
 
 @dataclass(frozen=True, slots=True)
 class GoodputModel:
-    """A malleable job's model of speed: throughput, efficiency and limits."""
+    """An elastic job's model of speed: throughput, efficiency and limits."""
 
     throughput: ThroughputModel
     efficiency: Efficiency

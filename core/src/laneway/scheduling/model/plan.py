@@ -169,7 +169,7 @@ class PreemptionReason(StrEnum):
     """The preemptor comes before it in the order policy."""
     SUSPENDED = "Suspended"
     RESCALING = "Rescaling"
-    """It is malleable, and restarts with another number of workers."""
+    """It is elastic, and restarts with another number of workers."""
     SEPARATED = "Separated"
     """It shared GPUs with other jobs, and that was measured to be too slow."""
     REASSIGNED = "Reassigned"
@@ -242,7 +242,7 @@ class Plan:
     """Paused and offloaded jobs that resume in place."""
 
     rescales: Mapping[str, int] = field(default_factory=_none)
-    """By malleable job that is stopped to be rescaled: the number of workers with which it restarts."""
+    """By elastic job that is stopped to be rescaled: the number of workers with which it restarts."""
 
     allotments: Mapping[str, tuple[WorkerAllotment, ...]] = field(default_factory=_none)
     """By job that starts or stays: what each worker may use of its node's CPUs and memory. Empty where no allocation

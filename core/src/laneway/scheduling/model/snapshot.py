@@ -61,10 +61,10 @@ class Demand:
     """Whether other jobs may be preempted for it; else it takes only what is idle or being released."""
 
     min_workers: int | None = None
-    """Of a malleable job: the fewest workers that it can run with; None: ``workers``."""
+    """Of an elastic job: the fewest workers that it can run with; None: ``workers``."""
 
     max_workers: int | None = None
-    """Of a malleable job: the most workers that it can use; None: ``workers``."""
+    """Of an elastic job: the most workers that it can use; None: ``workers``."""
 
     _hash: int = field(init=False, repr=False, compare=False)
     """Computed once, because many look-ups are by demand."""
@@ -124,7 +124,7 @@ class Demand:
         return self.workers if self.max_workers is None else self.max_workers
 
     @property
-    def malleable(self) -> bool:
+    def elastic(self) -> bool:
         """Whether the number of workers may be changed."""
         return self.fewest_workers < self.most_workers
 
@@ -279,7 +279,7 @@ class Job:
     """The fewest CPUs that an allocation policy may give each worker, in thousandths; None: those that it requests."""
 
     goodput: GoodputModel | None = None
-    """How the speed of a malleable job depends on its workers; None: not known."""
+    """How the speed of an elastic job depends on its workers; None: not known."""
 
     restarts: int = 0
     """The number of its restarts."""

@@ -62,10 +62,10 @@ class SchedulerState:
         self.policies = policies
         self.jobs: dict[str, Job] = {}
         self.worker_counts: dict[str, int] = {}
-        """By malleable job: the number of workers that the elastic policy gives it."""
+        """By elastic job: the number of workers that the elastic policy gives it."""
 
         self.elastic_gpus = 0
-        """The GPUs that rigid jobs leave to malleable ones, as the elastic policy was told."""
+        """The GPUs that rigid jobs leave to elastic ones, as the elastic policy was told."""
 
         self.round = ModelRound()
         """Which jobs run on which GPU model, where the order policy says so."""
@@ -198,11 +198,11 @@ class SchedulerState:
         self.ranking.set_policy(order)
 
     def set_worker_counts(self, workers: Mapping[str, int], elastic_gpus: int) -> None:
-        """Set the number of workers of each malleable job.
+        """Set the number of workers of each elastic job.
 
         Args:
             workers: by job.
-            elastic_gpus: the GPUs that rigid jobs leave to malleable ones.
+            elastic_gpus: the GPUs that rigid jobs leave to elastic ones.
         """
         self.elastic_gpus = elastic_gpus
         for key in workers.keys() | self.worker_counts.keys():
@@ -278,7 +278,7 @@ class SchedulerState:
         """Return a waiting job with the number of workers, and the GPU model, that it would start with."""
         job = self.jobs[key]
         workers = self.worker_counts.get(key, job.demand.workers)
-        if job.demand.malleable and not workers:
+        if job.demand.elastic and not workers:
             workers = job.demand.fewest_workers  # none for now: these are enough for a start
         elif not job.demand.fewest_workers <= workers <= job.demand.most_workers:
             workers = job.demand.workers  # counted for a range that has changed since
@@ -289,12 +289,12 @@ class SchedulerState:
         return replace(job, demand=replace(job.demand, workers=workers, models=models))
 
     def gets_no_workers(self, key: str) -> bool:
-        """Whether the elastic policy keeps a malleable job without workers from starting."""
-        none = self.worker_counts.get(key) == 0 and self.jobs[key].demand.malleable
+        """Whether the elastic policy keeps an elastic job without workers from starting."""
+        none = self.worker_counts.get(key) == 0 and self.jobs[key].demand.elastic
         return none and not self.runs_anyway(key)
 
     def runs_anyway(self, key: str) -> bool:
-        """Whether a malleable job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or there
+        """Whether an elastic job starts, and runs on, with its fewest workers though the elastic policy gives it none: it goes first, or there
         are jobs of lower priority. Whether these hold GPUs does not count: else they would get them back as soon as they are preempted.
         """
         return self.ranking.sort_keys[key][1] == FIRST or min(self._priorities) < self.jobs[key].priority

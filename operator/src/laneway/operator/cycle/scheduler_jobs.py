@@ -90,12 +90,12 @@ def scheduler_job(
 
 def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: bool) -> Demand:
     """Return what a job needs, or has while it holds GPUs. After a refusal by kube-scheduler no job is preempted for it until that is
-    lifted. Without an elastic policy, no job is malleable for the scheduler."""
+    lifted. Without an elastic policy, no job is elastic for the scheduler."""
     demand, refusal = desired.demand, job.status.scheduler_refusal
     if desired.spec.elastic:
         workers = job.next_workers if state is JobState.WAITING else job.attempt_workers
-        malleable = elastic and not job.keeps_workers
-        fewest, most = (demand.min_workers, demand.max_workers) if malleable else (None, None)
+        ranged = elastic and not job.keeps_workers
+        fewest, most = (demand.min_workers, demand.max_workers) if ranged else (None, None)
         demand = replace(demand, workers=workers, min_workers=fewest, max_workers=most)
     return demand if refusal is None or refusal.lifted else replace(demand, preempts=False)
 

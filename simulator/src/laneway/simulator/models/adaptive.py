@@ -1,4 +1,4 @@
-"""Malleable jobs that choose their batch size by goodput, as Pollux' agents do (OSDI'21, section 4.1).
+"""Elastic jobs that choose their batch size by goodput, as Pollux' agents do (OSDI'21, section 4.1).
 
 A job's agent measures the step time of each configuration in which the job runs, fits the throughput model to its measurements,
 estimates the gradient noise, and trains at the batch size with the highest goodput. It reports its goodput model to the scheduler. The
@@ -85,7 +85,7 @@ class Adaptive:
         speeds: dict[str, Speed] = {}
         for key in changes.runs:
             run = occupancy.run(key)
-            if run.job.training is not None and run.job.demand.malleable:
+            if run.job.training is not None and run.job.demand.elastic:
                 speeds[key] = self._speed(run, run.job.training, now_seconds)
             else:
                 speeds[key] = as_in_trace(key, occupancy, now_seconds)

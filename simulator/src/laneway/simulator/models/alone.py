@@ -1,6 +1,6 @@
 """Every job runs as fast as in its trace, regardless of other jobs on its GPUs: the model of Tiresias' simulator.
 
-The speed of a malleable job is proportional to its workers, or as measured, at the trace's batch size, if its training was measured.
+The speed of an elastic job is proportional to its workers, or as measured, at the trace's batch size, if its training was measured.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Speed(NamedTuple):
     """The total work at which the model is asked again."""
 
     goodput: GoodputModel | None = None
-    """The goodput model that a malleable job's workers report to the scheduler; None: nothing new."""
+    """The goodput model that an elastic job's workers report to the scheduler; None: nothing new."""
 
 
 class Running(Protocol):

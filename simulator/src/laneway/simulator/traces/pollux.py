@@ -59,10 +59,10 @@ def read_row(row: Row, applications: Mapping[str, Application]) -> TraceJob:
     if not application.initial_batch <= batch <= limits.max_batch:
         raise ValueError(f"batch_size is {batch}: write {application.initial_batch} to {limits.max_batch}")
     training = Training(application, batch, workers)
-    malleable = application.name not in RIGID
+    elastic = application.name not in RIGID
     return TraceJob(
         f"default/{name(row, 'name')}",
-        Demand(workers, min_workers=1 if malleable else None, max_workers=most if malleable else None),
+        Demand(workers, min_workers=1 if elastic else None, max_workers=most if elastic else None),
         seconds(row, "time"),
         training.duration_seconds,
         model=application.name,

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.model.throughput import ThroughputModel
@@ -20,9 +20,9 @@ TRAINED = GoodputModel(
 """About what CIFAR-10 is in Pollux' measurements."""
 
 
-def a_malleable(key: str = "default/a", **fields: Any) -> MalleableJob:
+def an_elastic(key: str = "default/a", **fields: Any) -> ElasticJob:
     """A job that was submitted at 0, runs with 1 to 64 workers and trains as ``TRAINED``; it waits."""
-    return MalleableJob(
+    return ElasticJob(
         **{"key": key, "min_workers": 1, "max_workers": 64, "created_seconds": 0.0, "goodput": TRAINED}
         | fields
     )
@@ -55,7 +55,7 @@ def models() -> st.SearchStrategy[GoodputModel]:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[list[MalleableJob], dict[str, int]]:
+def clusters(draw: st.DrawFn) -> tuple[list[ElasticJob], dict[str, int]]:
     """Some nodes with free GPUs, and jobs, some of which hold part of them."""
     nodes = draw(st.integers(1, 4))
     size = draw(st.sampled_from([1, 2, 4, 8]))
@@ -73,7 +73,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[MalleableJob], dict[str, int]]:
             for node, count in held.items():
                 left[node] -= count * gpus
         jobs.append(
-            MalleableJob(
+            ElasticJob(
                 f"default/{number}",
                 least,
                 most,
@@ -89,7 +89,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[MalleableJob], dict[str, int]]:
     return jobs, free
 
 
-def shuffled(jobs: list[MalleableJob], seed: int) -> list[MalleableJob]:
+def shuffled(jobs: list[ElasticJob], seed: int) -> list[ElasticJob]:
     """The same jobs in another order."""
     jobs = list(jobs)
     random.Random(seed).shuffle(jobs)

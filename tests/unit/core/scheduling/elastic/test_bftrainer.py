@@ -1,4 +1,4 @@
-"""Malleable jobs on idle GPUs."""
+"""Elastic jobs on idle GPUs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import scipy.optimize
 from hypothesis import given, settings
 from laneway.scheduling.elastic import bftrainer
 from laneway.scheduling.elastic.bftrainer import MANY_COLUMNS, BFTrainer
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 
 from tests.support.property_examples import examples
-from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters
+from tests.unit.core.scheduling.elastic.builders import TRAINED, an_elastic, clusters
 
 
-def outcome(
-    policy: BFTrainer, jobs: list[MalleableJob], allotted: dict[str, int], gpus_per_node: int
-) -> float:
+def outcome(policy: BFTrainer, jobs: list[ElasticJob], allotted: dict[str, int], gpus_per_node: int) -> float:
     """The paper's objective, in workers' worth of seconds."""
     total = 0.0
     for job in jobs:
@@ -36,7 +34,7 @@ def outcome(
 
 @settings(max_examples=examples(40))
 @given(clusters())
-def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[MalleableJob], dict[str, int]]) -> None:
+def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[ElasticJob], dict[str, int]]) -> None:
     jobs, free = [job for job in cluster[0] if job.preemptible][:3], cluster[1]
     policy = BFTrainer()
     capacity, gpus_per_node = sum(free.values()), max(free.values())
@@ -50,7 +48,7 @@ def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[MalleableJo
 
 
 def test_idle_gpus_are_filled() -> None:
-    jobs = [a_malleable(f"default/{number}") for number in range(3)]
+    jobs = [an_elastic(f"default/{number}") for number in range(3)]
     assert sum(BFTrainer().allot(jobs, {"n0": 8, "n1": 8}, 0.0).values()) == 16
 
 
@@ -58,7 +56,7 @@ def test_idle_gpus_are_filled() -> None:
     ("horizon_seconds", "workers"), [(35.0, 4), (3600.0, 8)], ids=["soon over", "for an hour"]
 )
 def test_a_job_is_rescaled_only_if_the_time_ahead_pays_for_it(horizon_seconds: float, workers: int) -> None:
-    job = a_malleable(workers_by_node=(4,))
+    job = an_elastic(workers_by_node=(4,))
     policy = BFTrainer(horizon_seconds=horizon_seconds)
     assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
 
@@ -71,14 +69,14 @@ def test_a_job_shrinks_for_a_new_one_only_if_that_pays(
     scale_down_seconds: float, allotted: dict[str, int]
 ) -> None:
     jobs = [
-        a_malleable("default/old", workers_by_node=(8,)),
-        a_malleable("default/new", created_seconds=1.0, goodput=None),
+        an_elastic("default/old", workers_by_node=(8,)),
+        an_elastic("default/new", created_seconds=1.0, goodput=None),
     ]
     assert BFTrainer(scale_down_seconds=scale_down_seconds).allot(jobs, {"n0": 8}, 0.0) == allotted
 
 
 def test_a_job_whose_workers_stay_loses_no_time() -> None:
-    job = a_malleable(max_workers=4, workers_by_node=(4,), goodput=None)
+    job = an_elastic(max_workers=4, workers_by_node=(4,), goodput=None)
     policy = BFTrainer(horizon_seconds=1.5, scale_up_seconds=0.0, scale_down_seconds=0.0)
     assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": 4}
 
@@ -91,37 +89,37 @@ def test_among_few_numbers_are_the_current_one_and_small_ones(
     """A job is fastest with the 14 workers of the large node; there are 17 numbers of workers to choose from."""
     monkeypatch.setattr(bftrainer, "MANY_COLUMNS", columns)
     slow = replace(TRAINED, throughput=replace(TRAINED.throughput, internode_seconds=5.0))
-    job = a_malleable(goodput=slow, workers_by_node=(held,) if held else ())
+    job = an_elastic(goodput=slow, workers_by_node=(held,) if held else ())
     allotted = BFTrainer().allot([job], {"n0": 14, "n1": 2}, 0.0)["default/a"]
     assert allotted == 14 if held or columns == 17 else 8 <= allotted < 14
 
 
 def test_among_few_numbers_are_none_and_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bftrainer, "MANY_COLUMNS", 1)
-    larger = a_malleable("default/a", min_workers=33, workers_by_node=(40,), goodput=None)
-    smaller = a_malleable("default/b", min_workers=33, workers_by_node=(34,))
+    larger = an_elastic("default/a", min_workers=33, workers_by_node=(40,), goodput=None)
+    smaller = an_elastic("default/b", min_workers=33, workers_by_node=(34,))
     assert BFTrainer().allot([larger, smaller], {"n0": 64}, 0.0) == {"default/a": 64, "default/b": 0}
 
 
 def test_the_solver_gets_its_limit(solver_options: list[dict[str, float]]) -> None:
-    assert BFTrainer(node_limit=7).allot([a_malleable()], {"n0": 8}, 0.0) == {"default/a": 8}
+    assert BFTrainer(node_limit=7).allot([an_elastic()], {"n0": 8}, 0.0) == {"default/a": 8}
     assert solver_options == [{"node_limit": 7}]
 
 
 def test_without_a_solution_no_gpu_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: scipy.optimize.OptimizeResult(x=None))
-    jobs = [a_malleable(f"default/{number}") for number in range(3)]
+    jobs = [an_elastic(f"default/{number}") for number in range(3)]
     assert sum(BFTrainer().allot(jobs, {"n0": 2}, 0.0).values()) <= 2
 
 
 def test_the_limits_of_the_parameters_are_allowed() -> None:
     free = BFTrainer(horizon_seconds=0.5, scale_up_seconds=0.0, scale_down_seconds=0.0, node_limit=1)
-    assert free.allot([a_malleable(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}
+    assert free.allot([an_elastic(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}
 
 
 def test_many_jobs_choose_among_fewer_numbers_and_still_fill_the_cluster() -> None:
     jobs = [
-        a_malleable(f"default/{number:03}", workers_by_node=(7, 8, 8) if number == 0 else ())
+        an_elastic(f"default/{number:03}", workers_by_node=(7, 8, 8) if number == 0 else ())
         for number in range(150)
     ]
     free = {f"n{number}": 8 for number in range(125)}
@@ -132,11 +130,11 @@ def test_many_jobs_choose_among_fewer_numbers_and_still_fill_the_cluster() -> No
 
 
 def test_a_job_below_its_fewest_workers_waits() -> None:
-    assert BFTrainer().allot([a_malleable(min_workers=6, goodput=None)], {"n0": 5}, 0.0) == {"default/a": 0}
+    assert BFTrainer().allot([an_elastic(min_workers=6, goodput=None)], {"n0": 5}, 0.0) == {"default/a": 0}
 
 
 def test_gpus_that_are_gone_are_given_up() -> None:
-    job = a_malleable(workers_by_node=(8,))
+    job = an_elastic(workers_by_node=(8,))
     assert BFTrainer().allot([job], {"n0": 5}, 0.0) == {"default/a": 5}
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling.elastic.bftrainer import BFTrainer
-from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob, ElasticPolicy
 from laneway.scheduling.elastic.pollux import Pollux
 
 from tests.support.property_examples import examples
-from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters, shuffled
+from tests.unit.core.scheduling.elastic.builders import TRAINED, an_elastic, clusters, shuffled
 
 POLICIES: list[ElasticPolicy] = [Pollux(), Pollux(fairness=-1.0), Pollux(fairness=1.0), BFTrainer()]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy)[:28])
@@ -25,7 +25,7 @@ quick = settings(max_examples=examples(25))
 @quick
 @given(cluster=clusters())
 def test_every_job_gets_a_number_of_workers_that_it_can_run_with(
-    policy: ElasticPolicy, cluster: tuple[list[MalleableJob], dict[str, int]]
+    policy: ElasticPolicy, cluster: tuple[list[ElasticJob], dict[str, int]]
 ) -> None:
     jobs, free = cluster
     allotted = policy.allot(jobs, free, 1000.0)
@@ -39,7 +39,7 @@ def test_every_job_gets_a_number_of_workers_that_it_can_run_with(
 @quick
 @given(cluster=clusters())
 def test_no_more_gpus_are_given_than_are_free(
-    policy: ElasticPolicy, cluster: tuple[list[MalleableJob], dict[str, int]]
+    policy: ElasticPolicy, cluster: tuple[list[ElasticJob], dict[str, int]]
 ) -> None:
     jobs, free = cluster
     allotted = policy.allot(jobs, free, 1000.0)
@@ -50,7 +50,7 @@ def test_no_more_gpus_are_given_than_are_free(
 @quick
 @given(cluster=clusters(), seed=st.integers(0, 100))
 def test_the_order_of_the_lists_changes_nothing(
-    policy: ElasticPolicy, cluster: tuple[list[MalleableJob], dict[str, int]], seed: int
+    policy: ElasticPolicy, cluster: tuple[list[ElasticJob], dict[str, int]], seed: int
 ) -> None:
     jobs, free = cluster
     turned = dict(reversed(free.items()))
@@ -61,7 +61,7 @@ def test_the_order_of_the_lists_changes_nothing(
 @quick
 @given(cluster=clusters())
 def test_jobs_that_may_not_be_preempted_keep_their_workers(
-    policy: ElasticPolicy, cluster: tuple[list[MalleableJob], dict[str, int]]
+    policy: ElasticPolicy, cluster: tuple[list[ElasticJob], dict[str, int]]
 ) -> None:
     jobs, free = cluster
     allotted = policy.allot(jobs, free, 1000.0)
@@ -72,16 +72,16 @@ def test_jobs_that_may_not_be_preempted_keep_their_workers(
 
 @every_policy
 def test_a_job_alone_starts_with_its_fewest_workers_and_then_doubles(policy: ElasticPolicy) -> None:
-    fresh = a_malleable(goodput=None)
+    fresh = an_elastic(goodput=None)
     assert policy.allot([fresh], {"n0": 8}, 0.0) == {"default/a": 1}
-    held = a_malleable(workers_by_node=(2,), goodput=replace(TRAINED, explored_replicas=2))
+    held = an_elastic(workers_by_node=(2,), goodput=replace(TRAINED, explored_replicas=2))
     assert policy.allot([held], {"n0": 8}, 100_000.0) == {"default/a": 4}
 
 
 @every_policy
 def test_a_job_that_does_not_scale_leaves_gpus_to_one_that_does(policy: ElasticPolicy) -> None:
     chatty = replace(TRAINED, throughput=replace(TRAINED.throughput, intranode_seconds_per_replica=1.0))
-    jobs = [a_malleable("default/a"), a_malleable("default/b", goodput=chatty)]
+    jobs = [an_elastic("default/a"), an_elastic("default/b", goodput=chatty)]
     allotted = policy.allot(jobs, {"n0": 16}, 0.0)
     assert 1 <= allotted["default/b"] <= 2
     assert allotted["default/a"] >= 14
@@ -89,9 +89,7 @@ def test_a_job_that_does_not_scale_leaves_gpus_to_one_that_does(policy: ElasticP
 
 @every_policy
 def test_what_was_decided_stays_when_nothing_has_changed(policy: ElasticPolicy) -> None:
-    jobs = [
-        a_malleable(f"default/{name}", created_seconds=float(number)) for number, name in enumerate("abc")
-    ]
+    jobs = [an_elastic(f"default/{name}", created_seconds=float(number)) for number, name in enumerate("abc")]
     free = {"n0": 8, "n1": 8}
     first = policy.allot(jobs, free, 1000.0)
     running = [
@@ -103,7 +101,7 @@ def test_what_was_decided_stays_when_nothing_has_changed(policy: ElasticPolicy) 
 
 @every_policy
 def test_without_gpus_all_wait(policy: ElasticPolicy) -> None:
-    assert policy.allot([a_malleable()], {}, 0.0) == {"default/a": 0}
+    assert policy.allot([an_elastic()], {}, 0.0) == {"default/a": 0}
     assert policy.allot([], {"n0": 8}, 0.0) == {}
 
 
@@ -126,4 +124,4 @@ def test_neither_numpy_nor_scipy_is_loaded_before_a_policy_is_asked() -> None:
 )
 def test_impossible_jobs_are_refused(fields: dict[str, int], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        a_malleable(**fields)
+        an_elastic(**fields)

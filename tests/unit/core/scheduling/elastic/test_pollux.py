@@ -10,18 +10,18 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.elastic.pollux import Pollux
 from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.model.throughput import ThroughputModel
 
 from tests.support.property_examples import examples
-from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable
+from tests.unit.core.scheduling.elastic.builders import TRAINED, an_elastic
 
 
 def mean_of_speedups(
-    policy: Pollux, jobs: list[MalleableJob], allotted: Mapping[str, int], free: Mapping[str, int]
+    policy: Pollux, jobs: list[ElasticJob], allotted: Mapping[str, int], free: Mapping[str, int]
 ) -> float:
     """The sum that grows with the power mean of the waiting jobs' speedups over their fair shares."""
     gpus_per_node, fair_gpus = max(free.values()), math.ceil(sum(free.values()) / len(jobs))
@@ -40,11 +40,11 @@ def mean_of_speedups(
 
 
 @st.composite
-def waiting_jobs(draw: st.DrawFn) -> list[MalleableJob]:
+def waiting_jobs(draw: st.DrawFn) -> list[ElasticJob]:
     """Jobs that scale well, badly or as assumed before they have run."""
     chatty = replace(TRAINED, throughput=replace(TRAINED.throughput, intranode_seconds_per_replica=0.1))
     return [
-        a_malleable(
+        an_elastic(
             f"default/{number}",
             min_workers=(least := draw(st.integers(1, 3))),
             max_workers=least + draw(st.integers(0, 8)),
@@ -60,7 +60,7 @@ def waiting_jobs(draw: st.DrawFn) -> list[MalleableJob]:
 @settings(max_examples=examples(30))
 @given(jobs=waiting_jobs(), capacity=st.integers(1, 11))
 def test_no_other_allotment_has_a_larger_mean_of_speedups(
-    fairness: float, jobs: list[MalleableJob], capacity: int
+    fairness: float, jobs: list[ElasticJob], capacity: int
 ) -> None:
     policy, free = Pollux(fairness=fairness), {"n0": capacity}
     best = max(
@@ -77,25 +77,25 @@ def test_a_job_of_larger_samples_gets_as_many_workers(fairness: float) -> None:
     """Each of its steps takes ten times as long; its speedup by workers is the same."""
     model = TRAINED.throughput
     slow = ThroughputModel(*(10 * seconds for seconds in astuple(model)[:-1]), gamma=model.gamma)
-    jobs = [a_malleable("default/a"), a_malleable("default/b", goodput=replace(TRAINED, throughput=slow))]
+    jobs = [an_elastic("default/a"), an_elastic("default/b", goodput=replace(TRAINED, throughput=slow))]
     assert set(Pollux(fairness=fairness).allot(jobs, {"n0": 8}, 0.0).values()) == {4}
 
 
 def test_equal_jobs_get_equal_shares() -> None:
-    jobs = [a_malleable(f"default/{number}") for number in range(4)]
+    jobs = [an_elastic(f"default/{number}") for number in range(4)]
     assert set(Pollux().allot(jobs, {"n0": 8, "n1": 8}, 0.0).values()) == {4}
 
 
 def test_where_gpus_are_few_those_that_came_first_run() -> None:
-    jobs = [a_malleable(f"default/{number}", created_seconds=float(number)) for number in range(4)]
+    jobs = [an_elastic(f"default/{number}", created_seconds=float(number)) for number in range(4)]
     allotted = Pollux().allot(jobs, {"n0": 3}, 10.0)
     assert allotted == {"default/0": 1, "default/1": 1, "default/2": 1, "default/3": 0}
 
 
 def test_a_job_that_has_had_much_service_weighs_less() -> None:
     jobs = [
-        a_malleable("default/old", attained_service_gpu_seconds=360_000.0),
-        a_malleable("default/young"),
+        an_elastic("default/old", attained_service_gpu_seconds=360_000.0),
+        an_elastic("default/young"),
     ]
     weighed = Pollux().allot(jobs, {"n0": 8}, 0.0)
     assert weighed["default/old"] < weighed["default/young"]
@@ -111,43 +111,43 @@ def test_a_job_that_has_had_much_service_weighs_less() -> None:
 def test_a_job_is_given_more_only_if_that_pays_the_restart(
     age_seconds: float, restarts: int, workers: int
 ) -> None:
-    job = a_malleable(workers_by_node=(4,), restarts=restarts)
+    job = an_elastic(workers_by_node=(4,), restarts=restarts)
     assert Pollux().allot([job], {"n0": 8}, age_seconds) == {"default/a": workers}
 
 
 def test_a_fair_share_is_a_whole_number_of_workers() -> None:
     """Each can have exactly its fair share, but not both; the fair share of 3 GPUs is one worker of the first job."""
     jobs = [
-        a_malleable("default/a", max_workers=2, gpus_per_worker=2, goodput=None),
-        a_malleable("default/b", min_workers=4, max_workers=4, goodput=None),
+        an_elastic("default/a", max_workers=2, gpus_per_worker=2, goodput=None),
+        an_elastic("default/b", min_workers=4, max_workers=4, goodput=None),
     ]
     assert Pollux(fairness=1.0).allot(jobs, {"n0": 5}, 0.0) == {"default/a": 1, "default/b": 0}
 
 
 def test_how_long_ago_a_job_was_submitted_decides_not_the_clock() -> None:
-    job = a_malleable(workers_by_node=(4,), created_seconds=100_000.0)
+    job = an_elastic(workers_by_node=(4,), created_seconds=100_000.0)
     assert Pollux().allot([job], {"n0": 8}, 100_020.0) == {"default/a": 4}
     assert Pollux().allot([job], {"n0": 8}, 200_000.0) == {"default/a": 8}
 
 
 def test_a_job_that_has_only_begun_is_not_restarted_whatever_it_would_gain() -> None:
     perfect = GoodputModel(ThroughputModel(0.02, 0.001), Efficiency(128, 1e12), BatchLimits(65_536, 1024), 64)
-    job = a_malleable(workers_by_node=(1,), goodput=perfect)
+    job = an_elastic(workers_by_node=(1,), goodput=perfect)
     assert Pollux().allot([job], {"n0": 64}, 0.0) == {"default/a": 1}
     assert Pollux().allot([job], {"n0": 64}, 10.0) == {"default/a": 64}
 
 
 @pytest.mark.parametrize(("most", "workers"), [(4, 4), (8, 8)])
 def test_where_restarts_cost_nothing_a_job_is_given_more_at_once(most: int, workers: int) -> None:
-    job = a_malleable(max_workers=most, workers_by_node=(4,), goodput=None)
+    job = an_elastic(max_workers=most, workers_by_node=(4,), goodput=None)
     assert Pollux(restart_seconds=0.0).allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
 
 
 def test_jobs_that_are_more_than_the_gpus_do_not_take_turns_at_each_decision() -> None:
-    running = a_malleable(
+    running = an_elastic(
         "default/a", max_workers=1, workers_by_node=(1,), attained_service_gpu_seconds=3600.0
     )
-    waiting = a_malleable("default/b", max_workers=1, attained_service_gpu_seconds=3000.0)
+    waiting = an_elastic("default/b", max_workers=1, attained_service_gpu_seconds=3000.0)
     assert Pollux().allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 1, "default/b": 0}
     eager = Pollux(stop_ratio=0.0)
     assert eager.allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 0, "default/b": 1}
@@ -162,39 +162,39 @@ def test_a_job_runs_until_its_weight_is_by_half_less_than_that_of_one_that_waits
     goodput: GoodputModel | None, service_gpu_seconds: float, unit: float, goes_on: bool
 ) -> None:
     """The other weighs 1, it 1 / 1.5 once 1 + service / unit is 1.5 to the power of 2."""
-    running = a_malleable(
+    running = an_elastic(
         "default/a",
         max_workers=1,
         workers_by_node=(1,),
         attained_service_gpu_seconds=service_gpu_seconds,
         goodput=goodput,
     )
-    waiting = a_malleable("default/b", max_workers=1, goodput=goodput)
+    waiting = an_elastic("default/b", max_workers=1, goodput=goodput)
     allotted = Pollux(service_gpu_seconds=unit).allot([running, waiting], {"n0": 1}, 36_000.0)
     assert allotted == {"default/a": int(goes_on), "default/b": int(not goes_on)}
 
 
 def test_all_workers_of_a_running_job_count_before_it_is_stopped() -> None:
     """With one of its four workers it would weigh too little against the job that needs all GPUs."""
-    running = a_malleable(
+    running = an_elastic(
         "default/a", max_workers=4, workers_by_node=(4,), attained_service_gpu_seconds=5600.0, goodput=None
     )
-    waiting = a_malleable("default/b", min_workers=4, max_workers=4, goodput=None)
+    waiting = an_elastic("default/b", min_workers=4, max_workers=4, goodput=None)
     allotted = Pollux().allot([running, waiting], {"n0": 4}, 36_000.0)
     assert allotted == {"default/a": 4, "default/b": 0}
 
 
 def test_a_job_that_has_had_many_times_the_service_is_stopped_for_one_that_waits() -> None:
-    running = a_malleable(
+    running = an_elastic(
         "default/a", max_workers=1, workers_by_node=(1,), attained_service_gpu_seconds=36_000.0
     )
-    waiting = a_malleable("default/b", max_workers=1)
+    waiting = an_elastic("default/b", max_workers=1)
     assert Pollux().allot([running, waiting], {"n0": 1}, 36_000.0) == {"default/a": 0, "default/b": 1}
 
 
 def test_a_running_job_makes_room_for_new_ones() -> None:
-    running = a_malleable("default/old", workers_by_node=(8,))
-    new = [a_malleable(f"default/new-{number}", created_seconds=5000.0, goodput=None) for number in range(3)]
+    running = an_elastic("default/old", workers_by_node=(8,))
+    new = [an_elastic(f"default/new-{number}", created_seconds=5000.0, goodput=None) for number in range(3)]
     allotted = Pollux().allot([running, *new], {"n0": 8}, 5000.0)
     assert all(allotted[job.key] == 1 for job in new)
     assert 1 <= allotted["default/old"] <= 5
@@ -218,4 +218,4 @@ def test_impossible_parameters_are_refused(fields: dict[str, float], says: str) 
 
 def test_the_limits_of_the_parameters_are_allowed() -> None:
     free = Pollux(1.0, restart_seconds=0.0, service_exponent=0.0, service_gpu_seconds=0.5, stop_ratio=0.0)
-    assert free.allot([a_malleable(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}
+    assert free.allot([an_elastic(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}

@@ -18,7 +18,7 @@ from laneway.scheduling import (
     WorkerPlacement,
     policies,
 )
-from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.explain.suggestions import Suggestion, suggestions
 from laneway.scheduling.gpus.allocation import AllocationStatus
 from laneway.scheduling.gpus.allocations import Allocations
@@ -218,6 +218,6 @@ class NoWorkers:
     """Gives no job any workers."""
 
     def allot(
-        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+        self, jobs: Sequence[ElasticJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         return {job.key: 0 for job in jobs}

@@ -149,7 +149,7 @@ def _wait(session: Session, job: Job, head: Head, *, found: bool, closed: bool) 
 
 def not_admitted(state: SchedulerState, job: Job, now_seconds: float) -> WaitingReason | None:
     """Return why the elastic or an admission policy holds a waiting job back; None if it may compete."""
-    if job.demand.malleable and state.gets_no_workers(job.key):  # a suggestion may be a fixed size
+    if job.demand.elastic and state.gets_no_workers(job.key):  # a suggestion may be a fixed size
         return reasons.no_workers(job, state.elastic_gpus, state.worker_counts)
     if state.round.holds_back(job.key):
         return reasons.awaiting_round()

@@ -104,10 +104,10 @@ def _workers(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
         return replace(demand, workers=workers, min_workers=None, max_workers=None)
 
     # An elastic policy chooses among the numbers of a range; any fixed number may be better.
-    below = demand.most_workers + 1 if demand.malleable else demand.workers
+    below = demand.most_workers + 1 if demand.elastic else demand.workers
     workers = questions.largest(below, with_workers)
     if workers is not None:
-        instead = "without minWorkers and maxWorkers" if demand.malleable else f"instead of {demand.workers}"
+        instead = "without minWorkers and maxWorkers" if demand.elastic else f"instead of {demand.workers}"
         text = f"workers: {workers} {instead}"
         yield Suggestion("workers", text, with_workers(workers))
 

@@ -28,6 +28,7 @@ def noise_of(*moments: tuple[float, float], samples: int = 8) -> float | None:
 @example([(-1e-320, 1e-320)] * LEAST_MEASUREMENTS, 1)
 @example([(0.0, 5e-324)] * LEAST_MEASUREMENTS, 1)
 @example([(1.0, sys.float_info.max)] * LEAST_MEASUREMENTS, 2**20)
+@example([(0.0, 0.0)] * LEAST_MEASUREMENTS + [(0.0, 1e307), (0.0, -1e307)], 2**20)
 def test_the_noise_scale_is_never_out_of_range(moments: list[tuple[float, float]], samples: int) -> None:
     found = noise_of(*moments, samples=samples)
     assert found is None or 0 <= found <= MOST_SAMPLES

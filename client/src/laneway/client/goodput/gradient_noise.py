@@ -11,7 +11,6 @@ it stays the same on average. Nothing here changes a gradient.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple, Optional
@@ -25,6 +24,8 @@ many is measured."""
 LEAST_MEASUREMENTS: Final = 8
 """Before that the noise scale is not known."""
 MOST_SAMPLES: Final = 2.0**40
+LARGEST: Final = 1e300
+"""Larger moments are dropped, as are infinite ones: their sums would overflow."""
 
 
 class GradientMoments(NamedTuple):
@@ -45,7 +46,7 @@ class NoiseScale:
 
     def add(self, square: float, variance: float, samples: int) -> None:
         """Adds a measurement of a step over so many samples; infinite ones (a scaler's overflow) are dropped."""
-        if not (math.isfinite(square) and math.isfinite(variance)) or samples < 1:
+        if not (abs(square) <= LARGEST and abs(variance * samples) <= LARGEST) or samples < 1:
             return
         self._measurements += 1
         self._square = SMOOTHING * self._square + (1 - SMOOTHING) * square

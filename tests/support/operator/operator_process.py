@@ -16,6 +16,7 @@ import yaml
 FAST: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
+    "sharing": "off",  # played nodes offer few shares beyond 100 %: those of paused jobs only
     "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
     "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "estimateSeconds": 2},
     "timeouts": {

@@ -17,7 +17,7 @@ from laneway.scheduling import (
     WaitingCode,
     policies,
 )
-from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
+from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS, RIGID_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
 from laneway.scheduling.elastic.policy import ElasticJob
 from laneway.scheduling.model.plan import NOT_COMPETING
@@ -136,21 +136,24 @@ def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
     assert [jobs for jobs, _ in elastic.asked] == [["m"], ["k", "m"], ["k", "m"]]
 
 
-def test_it_is_asked_when_a_rigid_job_comes_or_goes_but_not_when_it_starts() -> None:
+def test_it_is_asked_soon_after_a_rigid_job_comes_or_goes_but_not_when_it_starts() -> None:
     elastic = Recorded({"m": 1})
     made = scheduler(elastic, elastic_job("m"))
     made.decide(0.0)
     rigid = a_job("r").needs(2)
     for moment, change, left in (
-        (1.0, lambda: made.observe(rigid.made), 2),
-        (2.0, lambda: made.observe(rigid.runs_on("n/0", "n/1").made), None),
-        (3.0, lambda: made.observe(rigid.leaves("n/0", "n/1").made), None),
-        (4.0, lambda: made.forget("r"), 4),
+        (1.0, lambda: made.observe(rigid.made), None),
+        (RIGID_SECONDS, lambda: None, 2),
+        (6.0, lambda: made.observe(rigid.runs_on("n/0", "n/1").made), None),
+        (7.0, lambda: made.observe(rigid.leaves("n/0", "n/1").made), None),
+        (20.0, lambda: made.forget("r"), 4),
     ):
         before = len(elastic.asked)
         change()
         made.decide(moment)
         assert [free for _, free in elastic.asked[before:]] == ([] if left is None else [{"n": left}])
+        if moment == 1.0:
+            assert made.next_decision_seconds(moment) == RIGID_SECONDS
 
 
 def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:

@@ -123,7 +123,7 @@ cluster-down: setup ## Remove the local cluster completely
 ##@ Demo
 
 .PHONY: demo
-demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job that never fits, one that outgrows its share, sharing
+demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job that never fits, one that outgrows its share, sharing, an elastic job
 	$(PYTHON) -m hack.demo --name $(CLUSTER)
 
 ##@ Test

@@ -13,7 +13,7 @@ from hack.cluster.probes import wait_until
 from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
-from tests.e2e.manifests import session_pod, training_job
+from tests.e2e.manifests import OPERATOR_USER, session_pod, training_job
 from tests.e2e.node_view import containers, session_of, wait_for_state, wait_until_further
 
 _FOREVER = 10_000_000
@@ -42,10 +42,11 @@ def urgent(bench: Bench) -> Iterator[str]:
 
 @pytest.fixture
 def one_gpu(bench: Bench) -> str:
-    """A node on which plain pods leave one GPU to TrainingJobs."""
+    """A node on which a pod leaves one GPU to TrainingJobs. The policy refuses it from anyone but the operator while jobs share GPUs."""
     node = sorted(bench.laneway.kubectl.ready_nodes())[0]
     filler = json.dumps(session_pod("filler", 300, node=node))
-    bench.laneway.kubectl.run("apply", "--namespace", bench.namespace, "--filename", "-", stdin=filler)
+    create = ("create", "--namespace", bench.namespace, "--as", OPERATOR_USER, "--filename", "-")
+    bench.laneway.kubectl.run(*create, stdin=filler)
     wait_until(lambda: session_of(bench, "filler").get("node") == node, "the others are taken", 90)
     return node
 

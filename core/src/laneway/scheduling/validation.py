@@ -238,7 +238,8 @@ def _check_gpu(
         else:
             percent += worker.share_percent
             tenants.append(tenant_of(job, gpu, worker.share_percent))
-    _check_percent(gpu, percent, paused_percent, tenants)
+    # A job that resumes has its shares already, perhaps from before its node offered fewer.
+    _check_percent(gpu, percent, paused_percent if starting else 0, tenants)
     _check_tenants(gpu, tenants)
     if gpu.enforcement is Enforcement.MPS and starting:
         _check_mps(gpu, {**held, **starting}, holdings, starting)

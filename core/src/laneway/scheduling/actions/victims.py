@@ -44,11 +44,11 @@ def candidates(session: Session, job: Job, sort_key: SortKey) -> Iterator[list[J
 
 
 def later_in_place(session: Session, job: Job, sort_key: SortKey) -> list[Job]:
-    """Return the jobs that may be paused for a paused job on its own GPUs, the last in the order first. None for order policies that
-    compare more than queues: they let running jobs be."""
+    """Return the jobs that may be paused for a paused job on its own GPUs, the last in the order first. None where no job can be
+    paused, and none for order policies that compare more than queues: they let running jobs be."""
     state = session.state
     gone = any(uuid not in state.allocations.number for worker in job.placement for uuid in worker.gpus)
-    if gone or not session.policies.order.preempts_by_queue:
+    if gone or not session.policies.order.preempts_by_queue or not state.allocations.supports_pausing:
         return []
     gpus = set(state.allocations.gpus_of(job.key))
     keys = [

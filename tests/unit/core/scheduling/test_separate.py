@@ -72,6 +72,17 @@ def test_one_of_two_that_are_slower_together_leaves_and_does_not_come_back() -> 
     assert key in found.waiting
 
 
+def test_the_message_has_the_gain_and_the_option_that_bounds_it() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, 0.4, 0.5)
+    (preemption,) = scheduler.decide(NOW).preemptions.values()
+    (other,) = {"reads", "computes"} - {preemption.job}
+    assert preemption.message == (
+        f"Sharing GPUs with {other} changed the work done on each by -10.0% of a job's work alone; at least 0.0% is required "
+        "(scheduling.joining.keepGainRatio)."
+    )
+
+
 @pytest.mark.parametrize(("reads", "computes"), [(0.4, 0.5), (0.5, 0.4), (0.4, 0.4), (0.3, 0.6), (0.6, 0.3)])
 @pytest.mark.parametrize("first", ["reads", "computes"])
 def test_of_two_that_gain_as_little_the_last_in_order_leaves(

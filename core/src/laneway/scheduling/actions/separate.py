@@ -184,6 +184,6 @@ def _gain_message(session: Session, policy: SharesGPUs, job: Job) -> str:
     sharers = sorted({other.key for group in groups for other in _others(job, group)})
     gain = _gain(session, policy, job.key)
     return (
-        f"Shared its GPUs with {', '.join(sharers)}: it added {gain:.0%} of a job's work alone to each of them, and "
-        f"{policy.keep_gain_ratio:.0%} is the least."
+        f"Sharing GPUs with {', '.join(sharers)} changed the work done on each by {gain:+.1%} of a job's work alone; at least "
+        f"{policy.keep_gain_ratio:.1%} is required (scheduling.joining.keepGainRatio)."
     )

@@ -82,7 +82,7 @@ WRONG = {
     ),
     "a gang whose Service cannot have its name before Kubernetes 1.36": (
         job(name="3d-unet"),
-        "metadata.name of a gang is the name of its Service: begin it with a letter",
+        "metadata.name of a gang must begin with a letter: earlier operators name a Service after the gang",
     ),
     "two amounts of GPU": (
         job("spec.gpus.count", 1),

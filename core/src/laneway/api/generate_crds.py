@@ -223,11 +223,12 @@ def training_job() -> Schema:
                 "lower-case letters, digits and '-'",
             ),
             (
-                # Before Kubernetes 1.36 a Service's name must begin with a letter.
+                # Operators with one Service for each gang name it after the job, and a downgrade may bring them back. Before
+                # Kubernetes 1.36 a Service's name must begin with a letter.
                 # Jobs that an earlier version let be gangs with such a name stay valid.
                 f"{_ONE_WORKER.format('self')} || self.metadata.name.matches('^[a-z]') || "
                 f"(oldSelf.hasValue() && !{_ONE_WORKER.format('oldSelf.value()')})",
-                "metadata.name of a gang is the name of its Service: begin it with a letter",
+                "metadata.name of a gang must begin with a letter: earlier operators name a Service after the gang",
             ),
             *(
                 (

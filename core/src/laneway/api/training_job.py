@@ -180,9 +180,10 @@ class TrainingJobSpec(Spec):
     max_slowdown_percent: int | None = Field(
         default=None,
         description="Largest slowdown that other jobs on its GPUs may cause beyond its share, in percent. With a share of s percent of a GPU, the job is "
-        "entitled to s percent of its speed alone there; with 20 it keeps at least 80 percent of that. If it is measured to get less, the "
-        "job that joined last leaves. Jobs whose shares add up to at most 100 percent are never separated. 0: no job joins it. "
-        f"Default: {DEFAULT_MAX_SLOWDOWN_PERCENT}. Only with sharing: Lanes.",
+        "entitled to s percent of its speed alone there; with 20 it keeps at least 80 percent of that. If it is measured to get less, a job "
+        "that may be preempted leaves: of the lowest priority class there, the one that joined last. If that is the slow job itself, it stays until "
+        "other GPUs are free. Jobs whose shares add up to at most 100 percent are never separated. 0: no job joins it. It may be changed while "
+        f"the job runs, and counts from the next measurement on. Default: {DEFAULT_MAX_SLOWDOWN_PERCENT}. Only with sharing: Lanes.",
         ge=0,
         le=100,
     )

@@ -29,18 +29,20 @@ STAGES: dict[str, Mapping[str, Any]] = {
 """The policies of each configurable stage. By `lanes` jobs join others where `sharing` says so."""
 
 QUOTA_EXAMPLE = """\
-scheduling:
-  admission:
-    - policy: quota
-      options:
-        quotaGpus: {team-a: 8, team-b: 4}   # GPUs by namespace
-        limitGpus: {team-b: 6}              # with what it borrows
-  order:
-    policy: fair
-    options:
-      weights: {team-a: 8, team-b: 4}
+operator:
+  config:
+    scheduling:
+      admission:
+        - policy: quota
+          options:
+            quotaGpus: {team-a: 8, team-b: 4}   # GPUs by namespace
+            limitGpus: {team-b: 6}              # with what it borrows
+      order:
+        policy: fair
+        options:
+          weights: {team-a: 8, team-b: 4}
 """
-"""Content of `operator.config`; a test reads it as such."""
+"""Values of the chart; a test reads them as such."""
 
 CHART_DECIDES = {
     "operator": frozenset({"lanes", "metricsPort", "namespaces", "sharing"}),

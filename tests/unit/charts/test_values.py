@@ -54,7 +54,8 @@ def test_every_option_of_a_policy_has_a_description() -> None:
 
 
 def test_the_example_of_quotas_is_a_configuration_of_the_operator() -> None:
-    config = parse_config(QUOTA_EXAMPLE, OperatorConfig, "the example")
+    content = yaml.safe_dump(yaml.safe_load(QUOTA_EXAMPLE)["operator"]["config"])
+    config = parse_config(content, OperatorConfig, "the example")
     assert [policy.policy for policy in config.scheduling.admission] == ["quota"]
 
 

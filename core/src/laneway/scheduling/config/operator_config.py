@@ -79,9 +79,9 @@ class TopologyConfig(Model):
     levels: tuple[LabelKey, ...] = Field(
         default=DEFAULT_LEVELS,
         max_length=8,
-        description="Labels of nodes, from the widest level to the narrowest: nodes with equal values are in one zone, in one rack. Placement "
-        "policies keep gangs that communicate much in few of them. No label for racks is standard: add the one that your nodes have. Empty: "
-        "all nodes count as equally close.",
+        description="Labels of nodes, from the widest level to the narrowest: nodes with equal values are in one zone, in one rack. The "
+        "placement policies topology, consolidate and tiresias keep gangs in few of them, and so does a job's placement: Consolidate; the "
+        "default best-fit reads none. No label for racks is standard: add the one that your nodes have. Empty: all nodes count as equally close.",
     )
 
     @model_validator(mode="after")

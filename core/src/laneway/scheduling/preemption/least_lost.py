@@ -26,7 +26,8 @@ class LeastLost(ActionCosts):
 
     min_run_seconds: float = 500.0
     """The minimum run time before a job can be preempted by any other job. It is ten times what a preemption costs, 40 to 62 s
-    (Tiresias, section 5; Lucid, section 2). So at most a tenth of a job's run time is lost to others."""
+    (Tiresias, section 5; Lucid, section 2). So at most a tenth of a job's run time is lost to others, not
+    counting separations of jobs that share GPUs."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""

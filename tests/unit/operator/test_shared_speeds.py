@@ -41,8 +41,9 @@ def count(
     sharers: frozenset[str] = BESIDE,
     attempt: int = 1,
     models: frozenset[str] = frozenset({"A100"}),
+    templates: tuple[str, ...] = ("ns/neighbour",),
 ) -> Count:
-    return Count(at, iterations, attempt, sharers, models)
+    return Count(at, iterations, attempt, sharers, models, templates if sharers else ())
 
 
 def note(book: SpeedBook, at: Count, profile: ProfileStatus | None = PROFILE) -> MeasuredSpeed | None:
@@ -108,6 +109,38 @@ def test_a_count_that_falls_begins_again() -> None:
     note(book, count(0, 500))
     assert note(book, count(100, 20)) is None
     assert note(book, count(200, 120)) is not None
+
+
+def test_short_jobs_of_a_template_that_come_one_after_another_are_measured_together() -> None:
+    """Each is there for 40 s of a minute, in which it starts for 20 s, so none is there long enough."""
+    book, found = SpeedBook(), []
+    for number in range(4):
+        at, sharers = 60.0 * number, frozenset({f"ns/trial-{number}"})
+        done = number * 60
+        found.append(note(book, count(at + 20, done + 40, sharers)))
+        found.append(note(book, count(at + 40, done + 60, sharers)))
+        book.interrupt("uid")
+    assert [each.ratio for each in found if each] == pytest.approx([ALONE_SECONDS])
+
+
+def test_times_beside_jobs_of_another_template_are_not_added() -> None:
+    book = SpeedBook()
+    for number in range(10):
+        sharers, templates = frozenset({f"ns/{number}"}), (f"ns/template-{number}",)
+        assert note(book, count(60 * number, 100 * number, sharers, templates=templates)) is None
+        assert note(book, count(60 * number + 40, 100 * number + 80, sharers, templates=templates)) is None
+
+
+def test_a_job_that_evaluates_now_and_then_while_it_is_alone_keeps_its_pace_alone() -> None:
+    """It iterates twice a second, and evaluated in the last minute before another job came."""
+    book, done = SpeedBook(), 0
+    for minute, iterations in enumerate((0, 120, 120, 120, 20)):
+        done += iterations
+        note(book, count(60 * minute, done, frozenset()))
+    note(book, count(300, done))
+    found = note(book, count(360, done + 60))
+    assert found is not None
+    assert found.ratio == pytest.approx(0.5)
 
 
 def test_nothing_is_said_while_the_pace_alone_is_unknown() -> None:
@@ -191,6 +224,13 @@ def test_the_time_in_which_a_job_starts_is_no_slow_down() -> None:
     cluster = Cluster()
     for at, *iterations in ((0, 0, 0), (30, 1, 1), (61, 57, 57), (95, 118, 118)):
         assert separated(cluster.run(NOW + at, *iterations)) == []
+
+
+def test_a_neighbour_that_computes_something_else_than_iterations_is_found_out() -> None:
+    """Another job of its template was measured, so it was let in. It takes half of the time, and reports no iteration."""
+    cluster = Cluster()
+    assert separated(cluster.run(NOW, 0, 1000)) == []
+    assert separated(cluster.run(NOW + 100, 0, 1060)) == ["reads"], "the other one keeps 0.3 of its speed"
 
 
 def test_beside_a_plain_pod_nothing_is_measured() -> None:

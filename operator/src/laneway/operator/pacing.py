@@ -47,6 +47,10 @@ SPEED_ITERATIONS = 16
 """A job's speed beside others is measured over this time and number of iterations at least: some reports of its nodes, so that a report
 that comes late hardly counts."""
 
+STARTING_NEIGHBOUR_SECONDS = 300.0
+"""A job beside another one that has trained nothing for this long since its pod started no longer counts as starting: what it does
+instead may slow the other one."""
+
 EXPLAINED_PER_CYCLE = 100
 _EXPLAINED_PER_SECOND = 1000.0
 """Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core where each

@@ -174,7 +174,7 @@ class SchedulerSync:
         if self.probes is not None:
             self.probes.note(job.uid, count, limited_cpus(reconciled, state), job.status.attempt_workers)
         if count is None or template is None or job.uid not in self._jobs:
-            self._speeds.forget(job.uid)
+            self._speeds.interrupt(job.uid)
             return
         speed = self._speeds.note(job.uid, template, count, profile_now(reconciled, state))
         if speed is not None:

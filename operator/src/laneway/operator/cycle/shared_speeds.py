@@ -2,23 +2,38 @@
 
 A node reports the number of iterations of each session, with the time of the report. Between two reports, while the same jobs are on a
 job's GPUs, their difference is the job's pace. Over its pace alone it is the speed that the scheduler compares with what it predicted.
-The pace alone is that of a time in which a job of the template shared no GPU, on GPUs of the same models; until there was one, the
-shortest iteration that such a job reported, loading data included.
+Short jobs that come and go would leave no time long enough, so times beside jobs of the same templates are added up.
+
+The pace alone is that of times in which a job of the template shared no GPU, on GPUs of the same models: their median, as a job that
+evaluates for a while iterates less. Until there was one, it is the shortest iteration that such a job reported, loading data included.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TypeVar
 
 from laneway.api.training_job_status import ProfileStatus
+from laneway.operator.cycle.templates import template_of
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
-from laneway.operator.pacing import SPEED_ITERATIONS, SPEED_SECONDS
+from laneway.operator.pacing import SPEED_ITERATIONS, SPEED_SECONDS, STARTING_NEIGHBOUR_SECONDS
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.sessions import Hold, measured_profile
 from laneway.scheduling import JobState
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
 _MOST_KINDS = 4096
+
+_MOST_ALONE = 5
+"""The last paces of a template alone that count."""
+
+_MOST_SUMS = 16
+"""Templates beside a job of which times are added up, the last ones."""
 
 _Kind = tuple[str, frozenset[str]]
 """A template, and the models of the GPUs."""
@@ -41,6 +56,9 @@ class Count:
     models: frozenset[str]
     """Of its GPUs."""
 
+    templates: tuple[str, ...] = ()
+    """Of the sharers, in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
@@ -50,22 +68,48 @@ class MeasuredSpeed:
     sharers: frozenset[str]
 
 
+@dataclass(slots=True)
+class _Sum:
+    """What was counted beside jobs of the same templates since the last measurement."""
+
+    iterations: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted of an attempt of a job."""
+
+    attempt: int
+    last: Count | None = None
+    """None: what comes next follows no other count."""
+
+    sums: dict[tuple[str, ...], _Sum] = field(default_factory=dict)
+    """By the templates of the sharers."""
+
+
 class SpeedBook:
     """Counts of running jobs, and the paces of templates alone, by the models of the GPUs."""
 
     def __init__(self) -> None:
-        self._since: dict[str, Count] = {}
-        """By uid: the first count with the present sharers, or the one at the last measurement."""
+        self._counted: dict[str, _Counted] = {}
+        """By uid."""
 
-        self._alone_seconds: dict[_Kind, float] = {}
-        """The time of an iteration while nobody shared the GPUs."""
+        self._alone_seconds: dict[_Kind, deque[float]] = {}
+        """The times of an iteration while nobody shared the GPUs."""
 
         self._shortest_seconds: dict[_Kind, float] = {}
         """The shortest mean time of an iteration that was reported."""
 
     def forget(self, uid: str) -> None:
-        """Forget a job that is gone, or does not run."""
-        self._since.pop(uid, None)
+        """Forget a job that is gone."""
+        self._counted.pop(uid, None)
+
+    def interrupt(self, uid: str) -> None:
+        """Note that a job does not run, or that what is counted of it says nothing for a while."""
+        counted = self._counted.get(uid)
+        if counted is not None:
+            counted.last = None
 
     def note(
         self, uid: str, template: str, count: Count, profile: ProfileStatus | None
@@ -80,25 +124,36 @@ class SpeedBook:
         """
         kind = (template, count.models)
         self._note_profile(kind, profile)
-        since = self._since.get(uid)
-        if (
-            since is None
-            or (since.attempt, since.sharers) != (count.attempt, count.sharers)
-            or count.iterations < since.iterations
-        ):
-            self._since[uid] = count
+        found = self._added(uid, count)
+        if found.iterations < SPEED_ITERATIONS or found.seconds < SPEED_SECONDS:
             return None
-        iterations, seconds = count.iterations - since.iterations, count.at_seconds - since.at_seconds
-        if iterations < SPEED_ITERATIONS or seconds < SPEED_SECONDS:
-            return None
-        self._since[uid] = count
+        del self._counted[uid].sums[count.templates]
         if not count.sharers:
-            _remember(self._alone_seconds, kind, seconds / iterations)
+            paces = self._alone_seconds.get(kind, deque[float](maxlen=_MOST_ALONE))
+            paces.append(found.seconds / found.iterations)
+            _remember(self._alone_seconds, kind, paces)
             return None
-        alone_seconds = self._alone_seconds.get(kind) or self._shortest_seconds.get(kind)
+        paces_alone = self._alone_seconds.get(kind)
+        alone_seconds = median(paces_alone) if paces_alone else self._shortest_seconds.get(kind)
         if not alone_seconds:
             return None
-        return MeasuredSpeed(min(1.0, iterations * alone_seconds / seconds), count.sharers)
+        return MeasuredSpeed(min(1.0, found.iterations * alone_seconds / found.seconds), count.sharers)
+
+    def _added(self, uid: str, count: Count) -> _Sum:
+        """Add up what was counted since the last count, if the sharers are the same; return the sum beside jobs of their templates."""
+        counted = self._counted.get(uid)
+        if counted is None or counted.attempt != count.attempt:
+            counted = self._counted[uid] = _Counted(count.attempt)
+        last, counted.last = counted.last, count
+        if last is not None and count.iterations < last.iterations:
+            counted.sums.clear()  # another process counts now
+            last = None
+        found = counted.sums.get(count.templates, _Sum())
+        if last is not None and (last.sharers, last.models) == (count.sharers, count.models):
+            found.iterations += count.iterations - last.iterations
+            found.seconds += count.at_seconds - last.at_seconds
+        _remember(counted.sums, count.templates, found, _MOST_SUMS)
+        return found
 
     def _note_profile(self, kind: _Kind, profile: ProfileStatus | None) -> None:
         if profile is not None and profile.iteration_microseconds:
@@ -110,7 +165,8 @@ def count_of(reconciled: ReconciledJob, state: ClusterState) -> Count | None:
     """Return what nodes have counted of a job.
 
     None while it does not run, or where something else is on its GPUs, or while one of the jobs there has not trained: the time in
-    which a job starts and imports its libraries says nothing about its speed, or that of others beside it.
+    which a job starts and imports its libraries says nothing about its speed, or that of others beside it. A job that does not train
+    for longer may compute something else, so it counts then.
     """
     job = reconciled.job
     pods = [pod for pod in state.pods.get(job.uid, ()) if pod.attempt == job.status.attempt]
@@ -119,15 +175,17 @@ def count_of(reconciled: ReconciledJob, state: ClusterState) -> Count | None:
         return None
     mine = [hold for of_pod in holds for hold in of_pod]
     beside = _beside(mine, state)
-    sharers = frozenset(_jobs_of(beside, job.uid, state))
-    if "" in sharers or not all(hold.session.iterations for hold in beside):
+    jobs = dict(_jobs_of(beside, job.uid, state))
+    at_seconds = min(state.gpu_nodes[hold.node].observed_seconds for hold in mine)
+    if "" in jobs or any(_starts(hold, job.uid, state, at_seconds) for hold in beside):
         return None
     return Count(
-        at_seconds=min(state.gpu_nodes[hold.node].observed_seconds for hold in mine),
+        at_seconds=at_seconds,
         iterations=min(hold.session.iterations for hold in mine),
         attempt=job.status.attempt,
-        sharers=sharers,
+        sharers=frozenset(jobs),
         models=frozenset(hold.gpu.model for hold in mine),
+        templates=tuple(sorted(jobs.values())),
     )
 
 
@@ -149,18 +207,30 @@ def _beside(mine: list[Hold], state: ClusterState) -> list[Hold]:
     ]
 
 
-def _jobs_of(holds: Iterable[Hold], uid: str, state: ClusterState) -> Iterator[str]:
-    """Yield the keys of other jobs that have these sessions; an empty one for what is no job."""
+def _jobs_of(holds: Iterable[Hold], uid: str, state: ClusterState) -> Iterator[tuple[str, str]]:
+    """Yield the keys and templates of other jobs that have these sessions; an empty key for what is no job."""
     for hold in holds:
         pod = state.pod_of(hold)
         if pod is None or pod.job_uid not in state.jobs:
-            yield ""
+            yield "", ""
         elif pod.job_uid != uid:
-            yield state.jobs[pod.job_uid].key
+            job = state.jobs[pod.job_uid]
+            yield job.key, template_of(job) or job.key
 
 
-def _remember(times: dict[_Kind, float], kind: _Kind, seconds: float) -> None:
-    times.pop(kind, None)
-    times[kind] = seconds
-    if len(times) > _MOST_KINDS:
-        del times[next(iter(times))]
+def _starts(hold: Hold, uid: str, state: ClusterState, now_seconds: float) -> bool:
+    """Whether a session may still become one that trains; one of another job only for a while."""
+    if hold.session.iterations:
+        return False
+    pod = state.pod_of(hold)
+    if pod is None or pod.job_uid == uid or pod.started_seconds is None:
+        return True
+    return now_seconds < pod.started_seconds + STARTING_NEIGHBOUR_SECONDS
+
+
+def _remember(known: dict[_Key, _Value], key: _Key, value: _Value, most: int = _MOST_KINDS) -> None:
+    """Note a value as the newest one; the oldest one gives way to it."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]

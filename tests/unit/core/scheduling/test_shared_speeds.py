@@ -134,6 +134,23 @@ def test_a_single_wrong_measurement_hardly_counts() -> None:
     assert abs(speeds.fit.penalty_ratio - 0.1) <= 0.05
 
 
+def test_a_namespace_that_reports_nonsense_changes_nothing_for_others() -> None:
+    """Six jobs of each of four namespaces lose little beside one another; another user's, of many templates, claim to stand still."""
+    speeds = SharedSpeeds()
+
+    def learn(namespace: str, kinds: int, ratio: float) -> None:
+        for kind in range(kinds):
+            jobs = [trains(f"{namespace}/{name}-{kind}", 0.35, 0.65) for name in ("one", "other")]
+            for at in (0, 1):
+                speeds.learn(jobs, at, ratio)
+
+    for number in range(4):
+        learn(f"team-{number}", 3, 0.92)
+    fit = speeds.fit
+    learn("another", 60, 0.01)
+    assert speeds.fit == fit
+
+
 def test_what_is_remembered_is_bounded() -> None:
     speeds = SharedSpeeds()
     for at in range(600):

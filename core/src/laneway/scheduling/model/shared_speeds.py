@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 from typing import NamedTuple
 
 from laneway.scheduling.model.interference import Interference, Load, interleaved, load_of
@@ -38,6 +38,9 @@ _ASSUMED_WEIGHT = 0.5
 
 _MOST_GROUPS = 512
 """Measured groups that are remembered, the last ones. The kinds of jobs of a cluster are few, as its templates are."""
+
+_FEW_GROUPS = 4
+"""A namespace counts with so many groups in any case."""
 
 _MOST_PREDICTED = 65536
 
@@ -203,9 +206,16 @@ class SharedSpeeds:
             self._groups[key].use()
         self._unused.clear()
         losses = [_ASSUMED_WEIGHT * fit.distance(_ASSUMED) for fit in _FITS]
+        groups_of: dict[str, list[_Group]] = {}
         for group in self._groups.values():
-            for index, error in enumerate(group.errors_of_fits()):
-                losses[index] += error
+            for owner in sorted(group.owners):
+                groups_of.setdefault(owner, []).append(group)
+        most = max(_FEW_GROUPS, median_low(map(len, groups_of.values())) if groups_of else 0)
+        for owner, groups in groups_of.items():
+            weight = min(1.0, most / len(groups))
+            for group in groups:
+                for index, error in enumerate(group.errors_of_fits(owner)):
+                    losses[index] += weight * error
         self.fit = _FITS[min(range(len(_FITS)), key=losses.__getitem__)]
         found: dict[tuple[Hashable, Hashable], list[float]] = {}
         for group in self._groups.values():
@@ -227,7 +237,9 @@ class _Group:
         self._measured: dict[Hashable, tuple[float, int]] = {}
         """By kind: the average of the measured speeds, and their number."""
 
-        self._errors: tuple[float, ...] = ()
+        self._errors: dict[str, tuple[float, ...]] = {}
+        """By owner."""
+
         self._fit: Fit | None = None
         self._factors: list[tuple[tuple[Hashable, Hashable], float]] = []
 
@@ -247,16 +259,25 @@ class _Group:
     def use(self) -> None:
         """Let predictions use the present averages."""
         self.used = self.averages
-        self._errors, self._fit = (), None
+        self._errors, self._fit = {}, None
 
-    def errors_of_fits(self) -> tuple[float, ...]:
-        """Return the mean error of each fit on this group."""
-        if not self._errors:
-            self._errors = tuple(
-                fmean(abs(error) for error in self._differences(fit).values()) if self.used else 0.0
+    @property
+    def owners(self) -> set[str]:
+        """The namespaces of the kinds that were measured."""
+        return {_owner(name) for name in self.used}
+
+    def errors_of_fits(self, owner: str) -> tuple[float, ...]:
+        """Return the part of a namespace's kinds in the mean error of each fit on this group."""
+        found = self._errors.get(owner)
+        if found is None:
+            found = self._errors[owner] = tuple(
+                math.fsum(
+                    abs(error) for name, error in self._differences(fit).items() if _owner(name) == owner
+                )
+                / len(self.used)
                 for fit in _FITS
             )
-        return self._errors
+        return found
 
     def factors(self, fit: Fit) -> Sequence[tuple[tuple[Hashable, Hashable], float]]:
         """Return, by kind and kind beside it, the logarithms of measured over modelled speeds."""
@@ -291,6 +312,12 @@ def kind_of(job: Job) -> Kind:
 def _kind(template: str, gpus: int, profile: Profile | None) -> Kind:
     load = load_of(profile)
     return Kind((template, gpus) if template else load, load)
+
+
+def _owner(name: Hashable) -> str:
+    """Return the namespace of a kind; empty where its template has none."""
+    template = name[0] if isinstance(name, tuple) and name else ""
+    return template.rpartition("/")[0] if isinstance(template, str) else ""
 
 
 def _names(kinds: Sequence[Kind]) -> tuple[Hashable, ...]:

@@ -227,7 +227,7 @@ def _check_gpu(
         (worker,) = starting.values()
         if worker.share_percent <= gpu.allocatable_percent:
             return  # alone on a GPU without overcommitment, it has its whole quota
-    percent, paused_percent = gpu.foreign_percent, 0
+    percent, paused_percent, active = gpu.foreign_percent, 0, len(gpu.foreign)
     tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
     for key, worker in (*held.items(), *starting.items()):
         job = started.get(key) or holdings.jobs[key]
@@ -237,9 +237,14 @@ def _check_gpu(
                 tenants.append(paused_tenant(job, gpu, worker.share_percent))
         else:
             percent += worker.share_percent
+            active += 1
             tenants.append(tenant_of(job, gpu, worker.share_percent))
-    # A job that resumes has its shares already, perhaps from before its node offered fewer.
-    _check_percent(gpu, percent, paused_percent if starting else 0, tenants)
+    names = ", ".join(sorted(tenant.key for tenant in tenants))
+    # A node that offers less than before still has its jobs: what they hold does not change when one resumes.
+    if starting:
+        _check_offered(gpu, percent + paused_percent, names)
+    if starting or active > 1:
+        _check_active(gpu, percent, names)
     _check_tenants(gpu, tenants)
     if gpu.enforcement is Enforcement.MPS and starting:
         _check_mps(gpu, {**held, **starting}, holdings, starting)
@@ -271,16 +276,17 @@ def _percent_on(gpu: GPU, job: Job) -> int:
     return sum(worker.share_percent for worker in job.placement if gpu.uuid in worker.gpus)
 
 
-def _check_percent(gpu: GPU, percent: int, paused_percent: int, tenants: list[Tenant]) -> None:
-    names = ", ".join(sorted(tenant.key for tenant in tenants))
-    if percent + paused_percent > gpu.allocatable_percent:
+def _check_offered(gpu: GPU, percent: int, names: str) -> None:
+    if percent > gpu.allocatable_percent:
         raise InvalidPlan(
-            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent + paused_percent} to {names}"
+            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent} to {names}"
         )
-    if gpu.active_percent is not None and percent > gpu.active_percent:
-        raise InvalidPlan(
-            f"{gpu.uuid} lets {gpu.active_percent} percent take turns and is promised {percent} to {names}"
-        )
+
+
+def _check_active(gpu: GPU, percent: int, names: str) -> None:
+    most = gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent
+    if percent > most:
+        raise InvalidPlan(f"{gpu.uuid} lets {most} percent take turns and is promised {percent} to {names}")
 
 
 def _check_tenants(gpu: GPU, tenants: list[Tenant]) -> None:

@@ -77,3 +77,32 @@ def test_orders_that_compare_more_than_queues_let_running_jobs_be() -> None:
         large("runs", 5000, JobState.RUNNING), large("waits", 10, JobState.OFFLOADED), order="srtf"
     )
     assert not scheduler.decide(NOW).preemptions
+
+
+def switched_off(*jobs: JobBuilder) -> Scheduler:
+    """One GPU whose node offers 100 percent since `sharing: lanes` was switched off."""
+    by = policies(order="fifo", order_options={"strict": False})
+    scheduler = Scheduler([a_node("n", 1), a_node("other", 1)], by)
+    for job in jobs:
+        scheduler.observe(job.made)
+    return scheduler
+
+
+def test_paused_jobs_of_one_gpu_resume_one_after_another_once_sharing_is_off() -> None:
+    """And no other job of the cluster has to wait for that."""
+    first, second = (large(name, 10, JobState.PAUSED, gib=15) for name in ("a", "b"))
+    scheduler = switched_off(first, second, a_job("elsewhere"))
+    found = scheduler.decide(NOW)
+    assert (found.resumes, list(found.starts)) == (["a"], ["elsewhere"])
+    scheduler.observe(replace(first.made, state=JobState.RUNNING))
+    assert scheduler.decide(NOW + 1).resumes == []
+    scheduler.forget("a")
+    assert scheduler.decide(NOW + 2).resumes == ["b"]
+
+
+def test_a_paused_exclusive_job_from_before_the_switch_resumes() -> None:
+    """It holds all shares that took turns before."""
+    exclusive = large("a", 10, JobState.PAUSED)
+    made = replace(exclusive.made, demand=replace(exclusive.made.demand, exclusive=True))
+    made = replace(made, placement=tuple(replace(each, share_percent=400) for each in made.placement))
+    assert switched_off(JobBuilder(made)).decide(NOW).resumes == ["a"]

@@ -217,7 +217,10 @@ class Allocations:
         self.views.track(FUTURE_IDLE).touch(entry.shares)
 
     def can_resume(self, key: str, view: View = IDLE) -> bool:
-        """Whether a paused job can take turns again where it is: the others there that count leave it turns and memory."""
+        """Whether a paused job can take turns again where it is: the others there that count leave it turns and memory.
+
+        Without others, a share that is larger than what the node offers by now does no harm.
+        """
         entry = self.of_job[key]
         if any(uuid not in self.number for worker in entry.placement for uuid in worker.gpus):
             return False  # its node or GPU has left the cluster
@@ -230,7 +233,7 @@ class Allocations:
             active = self._foreign_percent[number] + sum(held for held, _ in others)
             gpu = self.gpus[number]
             tenants = [tenant for tenant in self.tenants(number, view) if tenant.key != key]
-            if active + percent > self._limits[number][0] or not fits(
+            if (active and active + percent > self._limits[number][0]) or not fits(
                 gpu.allocatable_bytes, tenants, tenant_of(entry.job, gpu, percent), gpu.lane_rules
             ):
                 return False

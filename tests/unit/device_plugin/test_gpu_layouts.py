@@ -20,6 +20,8 @@ from tests.support.device_plugin.builders import gpu
         (300, 150, [GPULayout(3, 100), GPULayout(2, 150)]),
         (130, 100, []),
         (250, 200, []),
+        (400, 800, [GPULayout(4, 100), GPULayout(1, 400)]),
+        (800, 800, [GPULayout(8, 100), GPULayout(2, 400), GPULayout(1, 800)]),
     ],
 )
 def test_layouts_of_a_size(size: int, offer: int, want: list[GPULayout]) -> None:
@@ -46,3 +48,9 @@ def test_which_shares_a_container_may_hold(shares: dict[str, int], allowed: bool
     if not allowed:
         assert "would be split over GPUs" in reason
         assert "multiple of 100" in reason
+
+
+@pytest.mark.parametrize(("percent", "allowed"), [(400, True), (800, True), (300, False)])
+def test_exclusive_use_of_several_gpus_takes_all_that_take_turns(percent: int, allowed: bool) -> None:
+    gpus = [gpu(0, offer=800), gpu(1, offer=800)]
+    assert (split_error({"GPU-0": percent, "GPU-1": percent}, gpus) == "") is allowed

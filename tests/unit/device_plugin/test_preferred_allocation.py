@@ -259,6 +259,17 @@ def test_whatever_is_preferred_may_be_allocated(
         assert len(shares) == 1
 
 
+@pytest.mark.parametrize("chosen", [("GPU-2", "GPU-3"), ("GPU-0", "GPU-1", "GPU-3")])
+def test_an_exclusive_job_gets_all_that_take_turns_on_the_gpus_chosen_for_it(chosen: tuple[str, ...]) -> None:
+    gpus = [gpu(index, offer=800) for index in range(4)]
+    available = tuple(one for index in range(4) for one in ids(index, range(800)))
+
+    request = PreferredRequest(400 * len(chosen), available)
+    preferred = preferred_ids(request, gpus, (OperatorChoice("alone-0", chosen),))
+
+    assert shares_of(preferred.ids) == dict.fromkeys(chosen, 400)
+
+
 @given(node=nodes(), size=st.integers(1, 100), data=st.data())
 def test_the_operators_choice_is_taken_whenever_it_has_room(
     node: tuple[list[InventoryGPU], tuple[str, ...]], size: int, data: st.DataObject

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 from laneway.api import names
+from laneway.api.device_ids import shares_of
 from laneway.device_plugin.admitting_pod import (
     find_candidates,
+    free_ids,
     operator_choices,
     pending_pods,
     reserved_percent,
 )
 
-from tests.support.device_plugin.builders import ids, listing, pod, worker
+from tests.support.device_plugin.builders import gpu, ids, inventory, listing, pod, worker
 
 
 def test_a_pod_listed_without_ids_is_being_admitted() -> None:
@@ -88,3 +90,12 @@ def test_a_plain_pod_neither_chooses_a_gpu_nor_keeps_others_off_it() -> None:
 
     assert operator_choices([claims], 50) == []
     assert reserved_percent([claims]) == {}
+
+
+def test_what_a_node_no_longer_offers_and_a_container_holds_is_not_free_twice() -> None:
+    """Jobs shared GPU-0 before: the one with its second hundred is still there."""
+    node, held = inventory(gpu(0), gpu(1)), {*ids(0, range(100, 160)), *ids(1, range(30))}
+
+    free = free_ids((*ids(0, range(100)), *ids(1, range(100))), held, node)
+
+    assert shares_of(free) == {"GPU-0": 40, "GPU-1": 70}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from laneway.api.inventory import Inventory
 from laneway.device_plugin.admitting_pod import (
     find_candidates,
+    free_ids,
     operator_choices,
     pending_pods,
     reserved_percent,
@@ -53,9 +54,7 @@ class Admission:
         if listing is not None:
             # The kubelet may offer an id that is held: see `pod_resources`.
             self._held = listing.held - set(request.must_include)
-            request = replace(
-                request, available=tuple(first for first in request.available if first not in self._held)
-            )
+            request = replace(request, available=free_ids(request.available, self._held, inventory))
         admitting = await self._admitting(listing, request.size)
         others = [pod for pod in self._waiting(listing) if pod not in admitting]
         chosen = preferred_ids(

@@ -7,9 +7,12 @@ listed without ids that requests exactly this many is the one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from laneway.api.device_ids import device_id, gpu_of
+from laneway.api.inventory import Inventory
 from laneway.device_plugin.pod_info import PodInfo, PodKey
 from laneway.device_plugin.pod_resources import Listing
 from laneway.device_plugin.preferred_allocation import OperatorChoice
@@ -72,6 +75,30 @@ def reserved_percent(pods: Iterable[PodInfo]) -> dict[str, int]:
         for uuid in gpus:
             reserved[uuid] = reserved.get(uuid, 0) + sum(pod.requests.values()) // len(gpus)
     return reserved
+
+
+def free_ids(available: Iterable[str], held: Collection[str], inventory: Inventory) -> tuple[str, ...]:
+    """Return the ids that a container may get.
+
+    Where a node offers less of a GPU than before, containers may still hold ids that it offers no more. They hold as much of the GPU
+    as before, so as many of the others are not free.
+
+    Args:
+        available: the ids that the kubelet takes for free.
+        held: all ids that containers hold.
+        inventory: the node's GPUs.
+    """
+    offered = {device_id(gpu.uuid, slot) for gpu in inventory.gpus for slot in range(gpu.allocatable_percent)}
+    taken = Counter(gpu_of(each) for each in held if each not in offered)
+    free = []
+    for each in available:
+        if each in held:
+            continue
+        if taken and taken[gpu_of(each)] > 0:
+            taken[gpu_of(each)] -= 1
+        else:
+            free.append(each)
+    return tuple(free)
 
 
 def _age(pod: PodInfo) -> tuple[float, str, str]:

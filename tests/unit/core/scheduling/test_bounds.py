@@ -163,6 +163,23 @@ def test_who_came_last_saves_first_within_two_hours() -> None:
     assert separated(scheduler, NOW + 1) == ["new"]
 
 
+@pytest.mark.parametrize(("since", "want"), [(NOW - 100, ["new"]), (NOW - 700, [])])
+def test_one_that_starts_over_each_time_leaves_while_it_has_little_to_lose(
+    since: float, want: list[str]
+) -> None:
+    scheduler = cluster(OLD, JobBuilder(replace(does("new", since=since).made, starts_over=True)))
+    measured(scheduler, old=0.6, new=0.9)
+    assert separated(scheduler) == want
+
+
+@pytest.mark.parametrize("starts_over", [False, True])
+def test_one_that_would_lose_all_of_its_work_does_not_try(starts_over: bool) -> None:
+    """Like one that may not be preempted: it could hardly leave again."""
+    scheduler = cluster(OLD)
+    waits(scheduler, JobBuilder(replace(does("new", gpu=0.5).made, starts_over=starts_over)))
+    assert ("new" in scheduler.decide(NOW).starts) is not starts_over
+
+
 def test_of_three_one_leaves_at_a_time() -> None:
     third = does("third", gpu=0.1, since=700.0)
     scheduler = cluster(OLD, NEW, third)

@@ -16,7 +16,11 @@ from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import PreemptionReason
 from laneway.scheduling.model.slowdown import least_speed_ratio
 from laneway.scheduling.model.snapshot import Job, JobState
-from laneway.scheduling.model.unsaved_work import evictable_until_seconds, may_be_evicted
+from laneway.scheduling.model.unsaved_work import (
+    MOST_LOST_SECONDS,
+    evictable_until_seconds,
+    may_be_evicted,
+)
 from laneway.scheduling.placement.policy import SharesGPUs
 from laneway.scheduling.state.measured_speeds import Group, groups_of
 
@@ -88,7 +92,11 @@ def _last_to_come(session: Session, harmed: str, sharers: Collection[str]) -> st
         job = jobs[key]
         if key == harmed and not _has_own_place(session, job):
             return None
-        if not job.preemptible or job.starts_over:
+        if not job.preemptible:
+            continue
+        if job.starts_over:
+            if _began_lately(session, job):
+                return key
             continue
         if may_be_evicted(job, jobs[harmed].priority, session.now_seconds):
             return key
@@ -97,6 +105,12 @@ def _last_to_come(session: Session, harmed: str, sharers: Collection[str]) -> st
             measured.due_seconds = min(measured.due_seconds, spared_until_seconds)
             return None
     return None
+
+
+def _began_lately(session: Session, job: Job) -> bool:
+    """Whether all that a job has done in this attempt may be lost."""
+    started_seconds = job.started_seconds
+    return started_seconds is not None and session.now_seconds < started_seconds + MOST_LOST_SECONDS
 
 
 def _precedence(job: Job) -> tuple[float, float, str]:

@@ -69,7 +69,7 @@ class Lanes:
 
     def profile_key(self, job: Job) -> Hashable:
         """Return what the job is alike with, the stages and the time of its iteration, and whether it can leave others again."""
-        return kind_of(job), job.preemptible
+        return kind_of(job), _can_leave(job)
 
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
@@ -83,7 +83,7 @@ class Lanes:
         """Whether the job gains enough beside others, and all may keep the speed that their bounds allow.
 
         A job is profiled alone first: until its iterations were measured, it joins nobody and is joined by nobody. One that could not
-        leave again joins only where all are predicted to keep their speed; any other one may try.
+        leave again, or not without losing all of its work, joins only where all are predicted to keep their speed; any other one may try.
         """
         if not others:
             return True
@@ -92,7 +92,7 @@ class Lanes:
         ):
             return False
         jobs = [*others, job]
-        return keep_their_speed(jobs, speeds.hoped(jobs) if job.preemptible else speeds.predict(jobs))
+        return keep_their_speed(jobs, speeds.hoped(jobs) if _can_leave(job) else speeds.predict(jobs))
 
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
@@ -101,6 +101,10 @@ class Lanes:
 
 def _is_measured(profile: Profile | None) -> bool:
     return profile is not None and profile.stages is not None and profile.iteration_seconds > 0
+
+
+def _can_leave(job: Job) -> bool:
+    return job.preemptible and not job.starts_over
 
 
 def _enough(job: Job) -> float:

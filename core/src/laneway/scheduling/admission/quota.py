@@ -58,7 +58,7 @@ class Quota:
         if held + needed <= quota:
             return None
         kept_back = self._kept_back_gpus(job.namespace, capacity)
-        free = capacity.free_sum_percent(job) / 100
+        free = capacity.unshared_sum_percent(job) / 100
         if kept_back == 0 or free - needed >= kept_back:
             return None
         lacking = needed + kept_back - free

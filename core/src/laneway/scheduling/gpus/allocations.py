@@ -48,7 +48,7 @@ class Allocations:
 
         self.of_job: dict[str, Allocation] = {}
         self.held_percent: Counter[str] = Counter()
-        """By namespace: the percent of all GPUs together that its jobs hold."""
+        """By namespace: the percent of all GPUs together that its jobs hold; of a GPU that one holds exclusively, 100."""
 
         self.frees = 0
         """Counts the changes that may free GPUs or memory; while it stands still, a job that did not fit does not fit."""
@@ -182,7 +182,7 @@ class Allocations:
         for number, share_percent in shares:
             self._on[number][job.key] = (share_percent, entry)
         self.hosts.add(entry)
-        self.held_percent[job.namespace] += entry.percent
+        self.held_percent[job.namespace] += _of_whole_gpus(entry)
         self.views.touch(entry.gpus)
 
     def gpus_of(self, key: str) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class Allocations:
             for number, _ in entry.shares:
                 del self._on[number][key]
             self.hosts.remove(entry)
-            self.held_percent[entry.job.namespace] -= entry.percent
+            self.held_percent[entry.job.namespace] -= _of_whole_gpus(entry)
             self.frees += 1
             self.views.touch(entry.gpus)
 
@@ -333,3 +333,9 @@ class Allocations:
         if not held:
             return self._empty_percent[number]
         return free_percent(self._foreign_percent[number], held.values(), self._limits[number], view)
+
+
+def _of_whole_gpus(entry: Allocation) -> int:
+    """Return the percent of GPUs that a job holds. For exclusive use it requests more than 100 percent of a GPU on which jobs could
+    share."""
+    return sum(min(percent, 100) for _, percent in entry.shares)

@@ -190,6 +190,16 @@ class FreeCapacity:
         self._allocations.views.index(self.tracked)
         return sum([index.free_sum for index in self._look_up(job)[1]])
 
+    def unshared_sum_percent(self, job: Job) -> int:
+        """Return :meth:`free_sum_percent` without what is free only to jobs that join others."""
+        self._allocations.views.index(self.tracked)
+        choices, indexes, _ = self._look_up(job)
+        return sum(
+            number * max(0, percent - _free_unshared(gpu_class, 0))
+            for (gpu_class, _), index in zip(choices, indexes, strict=True)
+            for percent, number in index.sizes.items()
+        )
+
     def idle_percent(self) -> Sequence[int]:
         """Return, by pool, what is free of its usable GPUs together."""
         return self._index.of_pool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from laneway.scheduling import Plan, WaitingCode, policies
@@ -11,9 +12,17 @@ from laneway.scheduling.admission.quota import Quota
 from tests.unit.core.scheduling.builders import JobBuilder, a_job, a_node, planned
 
 
-def planned_with(*jobs: JobBuilder, gpus: int = 8, **options: Mapping[str, float] | float) -> Plan:
-    chosen = policies(order="fifo", admission=("quota",), admission_options={"quota": options})
-    return planned([a_node("n", gpus)], *jobs, by=chosen)
+def planned_with(
+    *jobs: JobBuilder, gpus: int = 8, lanes: bool = False, **options: Mapping[str, float] | float
+) -> Plan:
+    joining: dict[str, float] | None = {} if lanes else None
+    chosen = policies(
+        order="fifo", admission=("quota",), admission_options={"quota": options}, joining=joining
+    )
+    node = a_node("n", gpus, percent=800 if lanes else 100)
+    if lanes:
+        node = replace(node, gpus=tuple(replace(gpu, active_percent=400) for gpu in node.gpus))
+    return planned([node], *jobs, by=chosen)
 
 
 def test_a_namespace_holds_no_more_than_its_limit() -> None:
@@ -47,6 +56,19 @@ def test_what_is_kept_back_is_not() -> None:
     )
     assert decided.waiting["a/6"].lacking_gpus == 1
     assert len(planned_with(*jobs, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.0).starts) == 4
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+def test_what_is_kept_back_are_gpus_that_no_job_has_whether_or_not_jobs_share(lanes: bool) -> None:
+    jobs = [a_job(f"a/{number}") for number in range(8)]
+    decided = planned_with(*jobs, lanes=lanes, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.0)
+    assert len(decided.starts) == 4
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+def test_a_gpu_for_exclusive_use_counts_as_one(lanes: bool) -> None:
+    jobs = [a_job(f"a/{number}").needs(exclusive=True) for number in range(6)]
+    assert len(planned_with(*jobs, lanes=lanes, limit_gpus={"a": 4}).starts) == 4
 
 
 def test_who_has_taken_its_quota_keeps_nothing_back() -> None:

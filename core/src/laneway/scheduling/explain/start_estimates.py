@@ -6,6 +6,7 @@ Called after a plan, for some jobs, now and then. It decides nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,6 +34,8 @@ ESTIMATED = 128
 """The number of first waiting jobs that get an estimate; further back it would mean nothing."""
 
 _NAMED_AHEAD = 5
+_WHOLE_PERCENT = 100
+
 _DEPARTURE_SECONDS = 30.0
 """The approximate time until a victim is gone: a grace period for its checkpoint."""
 
@@ -114,14 +117,18 @@ class _Groups:
         self._lacks: dict[HostResources | None, tuple[int, ...]] = {None: ()}
         index = allocations.views.index(allocations.views.track(IDLE))
         self.free_percent = {
-            GPUGroup(each): index.of_class(each).free_sum for each in allocations.usable_classes
+            GPUGroup(each): sum(
+                number * _unshared(each, percent) for percent, number in index.of_class(each).sizes.items()
+            )
+            for each in allocations.usable_classes
         }
-        """What is free of each now."""
+        """What is free of each now. What is free only to jobs that join others does not count: whether one may is not known before."""
 
         for node, numbers in enumerate(allocations.gpus_of_node):
             if self._lacking(node):
                 for number in allocations.usable.intersection(numbers):
-                    group, free = self.of_gpu(number), index.free[number]
+                    group = self.of_gpu(number)
+                    free = _unshared(group.gpu_class, index.free[number])
                     self.free_percent[group] = self.free_percent.get(group, 0) + free
                     self.free_percent[GPUGroup(group.gpu_class)] -= free
 
@@ -156,9 +163,18 @@ class _Holders:
         """By group: the number of jobs that hold some of it, and the number of those with a known run time."""
 
         runs = []
-        for entry in state.allocations.of_job.values():
-            if entry.status in (AllocationStatus.PAUSED, AllocationStatus.PIPELINED) or not entry.shares:
-                continue
+        holding = [
+            entry
+            for entry in state.allocations.of_job.values()
+            if entry.status not in (AllocationStatus.PAUSED, AllocationStatus.PIPELINED) and entry.shares
+        ]
+        self._held_percent = Counter[int]()
+        """By GPU."""
+
+        for entry in holding:
+            for number, percent in entry.shares:
+                self._held_percent[number] += percent
+        for entry in holding:
             group = groups.of_gpu(entry.shares[0][0])
             model = group.gpu_class.model
             left_seconds, said = expected_left_seconds(entry.job, now_seconds, trust=trust, model=model)
@@ -195,10 +211,15 @@ class _Holders:
             "long again as they have."
         )
 
+    def _share(self, number: int, percent: int) -> int:
+        """Return what a share is of a GPU: jobs whose shares exceed 100 percent hold it together."""
+        return math.ceil(percent * _WHOLE_PERCENT / max(_WHOLE_PERCENT, self._held_percent[number]))
+
     def _holder(self, entry: Allocation, group: GPUGroup, left_seconds: float) -> Holder:
         now_seconds = self._now_seconds
         ends_seconds = now_seconds + left_seconds
         state, key, job = self._state, entry.job.key, entry.job
+        percent = sum(self._share(number, percent) for number, percent in entry.shares)
         may_fall = (
             entry.status is AllocationStatus.ALLOCATED
             and job.preemptible
@@ -207,7 +228,7 @@ class _Holders:
             and state.is_evictable(job, now_seconds)
         )
         if not may_fall or not state.policies.order.preempts_by_queue:
-            return Holder(key, group, entry.percent, ends_seconds)
+            return Holder(key, group, percent, ends_seconds)
         level = state.level(key)
         protected_seconds = state.policies.preemption.protected_until_seconds(job)
         until_seconds = state.ranking.ranks[key].until_seconds
@@ -215,7 +236,12 @@ class _Holders:
         if until_seconds < math.inf:
             falls_to, falls_seconds = (level[0], level[1] + 1), max(until_seconds, protected_seconds)
         falls_seconds = max(falls_seconds, now_seconds)
-        return Holder(key, group, entry.percent, ends_seconds, falls_seconds, falls_to)
+        return Holder(key, group, percent, ends_seconds, falls_seconds, falls_to)
+
+
+def _unshared(gpu_class: GPUClass, free_percent: int) -> int:
+    """Return what is free of a GPU to jobs that join no others."""
+    return max(0, free_percent - max(0, gpu_class.active_percent - _WHOLE_PERCENT))
 
 
 def _models(choices: Iterable[tuple[GPUClass, int]]) -> list[str]:
@@ -273,7 +299,7 @@ def _claim(
         key,
         level,
         frozenset() if reason.code in _NOT_BY_JOBS else groups.usable(dict(choices), job.demand.requests),
-        share_percent * job.demand.gpus,
+        min(share_percent, _WHOLE_PERCENT) * job.demand.gpus,
         holders.run_seconds(job),
         reason.code in _PREEMPTORS,
         falls_after_seconds,

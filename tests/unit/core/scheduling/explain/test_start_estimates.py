@@ -142,6 +142,22 @@ class TestAssumedRunTimes:
         assert starts(ONE, *jobs, trust=False) == {"first": 500.0, "second": 1500.0}
 
 
+class TestSharedGPUs:
+    @staticmethod
+    def node() -> Node:
+        """One GPU with `sharing: lanes`."""
+        node = a_node("n", 1, percent=800)
+        return replace(node, gpus=tuple(replace(gpu, active_percent=400) for gpu in node.gpus))
+
+    def test_what_only_jobs_that_join_others_could_have_is_not_free(self) -> None:
+        found = starts([self.node()], old("runs", "n/0", 900.0), new("a", 1, runs=7.0), new("b", 2))
+        assert found == {"a": 900.0, "b": 907.0}
+
+    def test_a_gpu_of_two_jobs_is_free_once_both_have_ended(self) -> None:
+        jobs = [old("one", "n/0", 900.0), old("other", "n/0", 500.0), new("a", 1)]
+        assert starts([self.node()], *jobs) == {"a": 900.0}
+
+
 class TestLine:
     def test_the_first_job_is_ahead_of_the_second(self) -> None:
         found = estimates(ONE, old("runs", "n/0", 9.0), new("first", 1), new("second", 2), new("third", 3))

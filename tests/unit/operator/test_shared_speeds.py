@@ -143,6 +143,22 @@ def test_a_job_that_evaluates_now_and_then_while_it_is_alone_keeps_its_pace_alon
     assert found.ratio == pytest.approx(0.5)
 
 
+def test_the_time_in_which_a_job_evaluates_is_no_slow_down() -> None:
+    """For a minute, just after another job came."""
+    book, found = SpeedBook(), []
+    for number in range(20):
+        found.append(note(book, count(10 * number, 1000 + 20 * max(0, number - 6))))
+    assert {each.ratio for each in found if each} == {1.0}
+
+
+def test_iterations_that_take_longer_than_the_time_between_reports_count() -> None:
+    book, found = SpeedBook(), []
+    slow = PROFILE.model_copy(update={"iteration_microseconds": 20_000_000, "data_microseconds": 0})
+    for number in range(100):
+        found.append(note(book, count(10 * number, 1000 + number // 4), slow))
+    assert [each.ratio for each in found if each] == pytest.approx([0.5], abs=0.05)
+
+
 def test_nothing_is_said_while_the_pace_alone_is_unknown() -> None:
     book = SpeedBook()
     note(book, count(0, 0), None)

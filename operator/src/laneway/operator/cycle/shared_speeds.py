@@ -10,6 +10,7 @@ evaluates for a while iterates less. Until there was one, it is the shortest ite
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,6 +32,11 @@ _MOST_KINDS = 4096
 
 _MOST_ALONE = 5
 """The last paces of a template alone that count."""
+
+_IDLE_ITERATIONS = 20
+_LEAST_IDLE_SECONDS = 10.0
+"""A job that ends no iteration for so many of its iterations alone, and for this time at least, does not train meanwhile: it evaluates, or
+saves its work. The jobs on a GPU are too few to slow it like that."""
 
 _MOST_SUMS = 16
 """Templates beside a job of which times are added up, the last ones."""
@@ -84,6 +90,9 @@ class _Counted:
     last: Count | None = None
     """None: what comes next follows no other count."""
 
+    idle_seconds: float = 0.0
+    """For how long it has ended no iteration."""
+
     sums: dict[tuple[str, ...], _Sum] = field(default_factory=dict)
     """By the templates of the sharers."""
 
@@ -124,7 +133,8 @@ class SpeedBook:
         """
         kind = (template, count.models)
         self._note_profile(kind, profile)
-        found = self._added(uid, count)
+        alone_seconds = self._pace_alone(kind)
+        found = self._added(uid, count, alone_seconds)
         if found.iterations < SPEED_ITERATIONS or found.seconds < SPEED_SECONDS:
             return None
         del self._counted[uid].sums[count.templates]
@@ -133,13 +143,15 @@ class SpeedBook:
             paces.append(found.seconds / found.iterations)
             _remember(self._alone_seconds, kind, paces)
             return None
-        paces_alone = self._alone_seconds.get(kind)
-        alone_seconds = median(paces_alone) if paces_alone else self._shortest_seconds.get(kind)
         if not alone_seconds:
             return None
         return MeasuredSpeed(min(1.0, found.iterations * alone_seconds / found.seconds), count.sharers)
 
-    def _added(self, uid: str, count: Count) -> _Sum:
+    def _pace_alone(self, kind: _Kind) -> float | None:
+        paces = self._alone_seconds.get(kind)
+        return median(paces) if paces else self._shortest_seconds.get(kind)
+
+    def _added(self, uid: str, count: Count, alone_seconds: float | None) -> _Sum:
         """Add up what was counted since the last count, if the sharers are the same; return the sum beside jobs of their templates."""
         counted = self._counted.get(uid)
         if counted is None or counted.attempt != count.attempt:
@@ -149,9 +161,15 @@ class SpeedBook:
             counted.sums.clear()  # another process counts now
             last = None
         found = counted.sums.get(count.templates, _Sum())
-        if last is not None and (last.sharers, last.models) == (count.sharers, count.models):
-            found.iterations += count.iterations - last.iterations
-            found.seconds += count.at_seconds - last.at_seconds
+        if last is None or (last.sharers, last.models) != (count.sharers, count.models):
+            counted.idle_seconds = 0.0
+        else:
+            idle_seconds, seconds = counted.idle_seconds, count.at_seconds - last.at_seconds
+            counted.idle_seconds = idle_seconds + seconds if count.iterations == last.iterations else 0.0
+            longest_seconds = max(_LEAST_IDLE_SECONDS, _IDLE_ITERATIONS * (alone_seconds or math.inf))
+            if not counted.idle_seconds and idle_seconds < longest_seconds:
+                found.iterations += count.iterations - last.iterations
+                found.seconds += idle_seconds + seconds
         _remember(counted.sums, count.templates, found, _MOST_SUMS)
         return found
 

@@ -7,7 +7,7 @@ templates itself, because the policy can be switched off.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from laneway.api import names
@@ -65,6 +65,11 @@ def template_problem(template: Mapping[str, Any]) -> str:
                         "decides which GPUs its workers reach (CUDA_VISIBLE_DEVICES may choose among them). Of Laneway's variables a "
                         f"template may set {', '.join(USERS_VARIABLES)}"
                     )
+            for name in _gpu_resources(container):
+                return (
+                    f"template.spec.{kind}[{number}].resources requests {name}, which is reserved: leave it out, and set spec.gpus. "
+                    "Laneway adds the share to the trainer; no other container of a worker has a GPU"
+                )
     metadata = template.get("metadata") or {}
     for kind, keys in (("labels", OPERATORS_LABELS), ("annotations", OPERATORS_ANNOTATIONS)):
         for key in keys:
@@ -73,6 +78,14 @@ def template_problem(template: Mapping[str, Any]) -> str:
                     f"template.metadata.{kind} has {key}, which only Laneway's operator writes: leave it out"
                 )
     return ""
+
+
+def _gpu_resources(container: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the kinds of GPUs that a container requests."""
+    resources = container.get("resources") or {}
+    for name in (names.GPU_PERCENT, "nvidia.com/gpu"):
+        if any(name in (resources.get(kind) or {}) for kind in ("limits", "requests")):
+            yield name
 
 
 def covers_plugins_mounts(path: str) -> bool:

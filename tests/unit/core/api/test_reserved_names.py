@@ -46,6 +46,19 @@ def test_reserved_variables(variable: str, want: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize("field", ["limits", "requests"])
+@pytest.mark.parametrize("name", ["laneway.dev/gpu-percent", "nvidia.com/gpu"])
+def test_no_container_of_a_worker_requests_gpus_itself(kind: str, field: str, name: str) -> None:
+    """A sidecar, which is an init container that is restarted, would hold GPUs that the scheduler never gave to the job."""
+    containers: list[dict[str, Any]] = [
+        {"name": "a", "resources": None},
+        {"name": "b", "restartPolicy": "Always", "resources": {field: {name: "100"}}},
+    ]
+    problem = template_problem(a_template(None, **{kind: containers}))
+    assert f"template.spec.{kind}[1].resources requests {name}, which is reserved: leave it out" in problem
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
 def test_a_reserved_variable_is_named_with_its_place(kind: str) -> None:
     problem = template_problem(a_template(**{kind: setting("NVIDIA_VISIBLE_DEVICES")}))
     assert (

@@ -180,6 +180,14 @@ def test_one_that_would_lose_all_of_its_work_does_not_try(starts_over: bool) -> 
     assert ("new" in scheduler.decide(NOW).starts) is not starts_over
 
 
+@pytest.mark.parametrize(("restarts", "tries"), [(7, True), (8, False)])
+def test_one_that_was_restarted_often_does_not_try(restarts: int, tries: bool) -> None:
+    """It is not stopped once for each template beside which it is too slow."""
+    scheduler = cluster(OLD)
+    waits(scheduler, JobBuilder(replace(does("new", gpu=0.5).made, restarts=restarts)))
+    assert ("new" in scheduler.decide(NOW).starts) is tries
+
+
 def test_of_three_one_leaves_at_a_time() -> None:
     third = does("third", gpu=0.1, since=700.0)
     scheduler = cluster(OLD, NEW, third)

@@ -32,6 +32,11 @@ _LOOKED_AT_PER_GPU = 4
 more."""
 
 
+_MOST_RESTARTS = 8
+"""A job with so many restarts makes no further trials. Else one could be stopped once for each template of the cluster, and each of these
+jobs be slowed for a minute."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """Takes empty GPUs first, then those with the largest gain in the sum of speeds."""
@@ -69,7 +74,7 @@ class Lanes:
 
     def profile_key(self, job: Job) -> Hashable:
         """Return what the job is alike with, the stages and the time of its iteration, and whether it can leave others again."""
-        return kind_of(job), _can_leave(job)
+        return kind_of(job), _may_try(job)
 
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
@@ -83,7 +88,8 @@ class Lanes:
         """Whether the job gains enough beside others, and all may keep the speed that their bounds allow.
 
         A job is profiled alone first: until its iterations were measured, it joins nobody and is joined by nobody. One that could not
-        leave again, or not without losing all of its work, joins only where all are predicted to keep their speed; any other one may try.
+        leave again, or not without losing all of its work, or has been restarted often, joins only where all are predicted to keep their
+        speed; any other one may try.
         """
         if not others:
             return True
@@ -92,7 +98,7 @@ class Lanes:
         ):
             return False
         jobs = [*others, job]
-        return keep_their_speed(jobs, speeds.hoped(jobs) if _can_leave(job) else speeds.predict(jobs))
+        return keep_their_speed(jobs, speeds.hoped(jobs) if _may_try(job) else speeds.predict(jobs))
 
     def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
@@ -103,8 +109,9 @@ def _is_measured(profile: Profile | None) -> bool:
     return profile is not None and profile.stages is not None and profile.iteration_seconds > 0
 
 
-def _can_leave(job: Job) -> bool:
-    return job.preemptible and not job.starts_over
+def _may_try(job: Job) -> bool:
+    """Whether a job may join others of which it is not known how fast they are together."""
+    return job.preemptible and not job.starts_over and job.restarts < _MOST_RESTARTS
 
 
 def _enough(job: Job) -> float:

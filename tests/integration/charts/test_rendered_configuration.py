@@ -75,8 +75,8 @@ def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> No
     operator = hashes("operator: {config: {logLevel: debug}}")
     assert operator["Deployment"] != before["Deployment"]
     assert operator["DaemonSet"] == before["DaemonSet"]
-    shared = hashes("sharing: lanes")
-    assert all(shared[kind] != before[kind] for kind in ("Deployment", "DaemonSet"))
+    apart = hashes('sharing: "off"')
+    assert all(apart[kind] != before[kind] for kind in ("Deployment", "DaemonSet"))
 
 
 def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: ValuesFile) -> None:

@@ -60,7 +60,8 @@ class AgentNode(RealNode):
         self.plugin.kill()
         self.agent.kill()
         self.node.run(["rm", "-f", str(self.inventory), "/var/run/cdi/laneway.dev-gpu.json"])
-        (self.folder / "node.yaml").write_text(f"gpuSource: simulated\ndeviceStrategy: {strategy}\n")
+        text = f"gpuSource: simulated\nsharing: off\ndeviceStrategy: {strategy}\n"
+        (self.folder / "node.yaml").write_text(text)
         kubeconfig = self.cluster.files.kubeconfig("users/agent", "test-agent", "system:masters", embed=True)
         command = [
             *("env", f"KUBECONFIG={kubeconfig}", sys.executable, "-m", "laneway.node_agent.main"),

@@ -41,6 +41,7 @@ _LOG_SHOWN = 20_000
 """Characters of the operators' logs that a failed test shows."""
 
 CONFIG: Raw = {
+    "sharing": "off",  # as the lives play it: what their nodes offer beyond 100 % is for paused jobs
     "metricsPort": 0,
     "logLevel": "debug",
     "scheduling": {

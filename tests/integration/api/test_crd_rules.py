@@ -125,7 +125,7 @@ WRONG = {
             "metadata": {"name": "3d", "namespace": "default"},
             "spec": {**GOOD["spec"], "workers": 1, "minWorkers": 1, "maxWorkers": 2},
         },
-        "begin it with a letter",
+        "must begin with a letter",
     ),
     "no workers": (job("spec.workers", 0), "spec.workers in body should be greater than or equal to 1"),
     "too many workers": (
@@ -342,7 +342,7 @@ def test_a_job_whose_name_begins_with_a_digit_cannot_become_a_gang(
     wanted["spec"]["suspend"] = True
     assert apply(control_plane, wanted).returncode == 0
     wanted["spec"] |= {"minWorkers": 1, "maxWorkers": 2}
-    assert "begin it with a letter" in apply(control_plane, wanted).stderr
+    assert "must begin with a letter" in apply(control_plane, wanted).stderr
     assert kubectl(control_plane, "delete", "tj", "3d-range").returncode == 0
 
 

@@ -187,8 +187,8 @@ def test_a_container_without_a_client_keeps_its_memory_over_a_restart(make_node:
     node.kill()
     node.start()
     process.hello(n=1)
+    eventually("it has its lane again", lambda: node.session("silent")["lane"] is not None)
     assert node.session("silent")["state"] == "Allocated"
-    assert node.session("silent")["lane"] is not None
     assert node.session("other")["lane"] is None
     assert "default/silent" in node.session("other")["message"]
     silent.remove()

@@ -110,7 +110,7 @@ def _is_measured(profile: Profile | None) -> bool:
 
 
 def _may_try(job: Job) -> bool:
-    """Whether a job may join others of which it is not known how fast they are together."""
+    """Whether a job may join others although their speed together is not known."""
     return job.preemptible and not job.starts_over and job.restarts < _MOST_RESTARTS
 
 

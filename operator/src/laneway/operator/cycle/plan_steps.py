@@ -60,7 +60,7 @@ def with_decision(
         now_seconds: Unix time.
         with_estimate: see :data:`WithEstimate`.
         refused: says to which nodes its template does not let it, as a sentence.
-        held_rescale: why it keeps its workers though its user asks for others; None where nobody does.
+        held_rescale: why it keeps its workers though its user asks for others; None if the user does not.
         elastic_policy: what chooses the number of an elastic job's workers; empty: ``spec.workers`` does.
     """
     job, status = reconciled.job, reconciled.job.status

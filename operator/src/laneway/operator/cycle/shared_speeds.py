@@ -39,7 +39,7 @@ _LEAST_IDLE_SECONDS = 10.0
 saves its work. The jobs on a GPU are too few to slow it like that."""
 
 _MOST_SUMS = 16
-"""Templates beside a job of which times are added up, the last ones."""
+"""The most templates beside a job whose times are added up; older ones are dropped."""
 
 _Kind = tuple[str, frozenset[str]]
 """A template, and the models of the GPUs."""
@@ -105,7 +105,7 @@ class SpeedBook:
         """By uid."""
 
         self._alone_seconds: dict[_Kind, deque[float]] = {}
-        """The times of an iteration while nobody shared the GPUs."""
+        """The times of an iteration while no other job shared the GPUs."""
 
         self._shortest_seconds: dict[_Kind, float] = {}
         """The shortest mean time of an iteration that was reported."""

@@ -135,7 +135,7 @@ def trainer_cpus(trainer: Mapping[str, Any], pod: Mapping[str, Any]) -> TrainerC
 
 
 def _is_resize(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of ``managedFields`` is of a change of CPUs by the operator that nobody has replaced since."""
+    """Whether an entry of ``managedFields`` is of a change of CPUs by the operator that has not been replaced since."""
     return (entry.get("manager"), entry.get("subresource")) == (OPERATOR_FIELD_MANAGER, "resize")
 
 

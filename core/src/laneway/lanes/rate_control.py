@@ -111,7 +111,7 @@ class _Account:
     """Its turns up to this number were not granted alone."""
 
     alone_since: TenantUse | None = None
-    """Its use when it was first seen to have turns alone."""
+    """Its use when what it does was first known to be alone."""
 
     lag_at_start: float = 0.0
     """Its lag when the parallel phase began, or a smaller one since, in :attr:`lag_of_share` seconds."""
@@ -336,6 +336,8 @@ class RateControl:
         """Take the time of an iteration from turns that the tenant has alone."""
         use = account.use
         if use.turns <= account.parallel_turns:
+            # What it does from here on it does alone. A turn of one iteration may begin and end between two observations.
+            account.alone_since = None if use.inside or use.turn_began_seconds is not None else use
             return
         since = account.alone_since
         if since is None:

@@ -71,13 +71,18 @@ def test_the_sum_is_at_least_what_plain_time_slicing_makes(
 
 @settings(max_examples=examples(20))
 @example([51, 10], 0.01, 0.0)
+@example([1, 1, 1, 22, 90], 0.04, 0.1)
+@example([1, 100, 100, 100, 100], 0.04, 0.1)
 @given(st.lists(st.integers(1, 100), min_size=2, max_size=5), ITERATIONS, st.sampled_from([0.0, 0.1]))
 def test_trying_to_run_in_parallel_costs_a_full_device_one_iteration_of_a_tenant(
     weights: list[int], iteration_seconds: float, interference: float
 ) -> None:
     model = DeviceModel([ModelTenant(weight, iteration_seconds) for weight in weights], interference)
     model.run(SETTLED_SECONDS)
-    for _ in range(200):
+    # At first a tenant waits until its share has paid for an iteration beside all others. Then it is measured.
+    of_smallest_share = iteration_seconds * sum(weights) / min(weights)
+    until = MEASURED_SECONDS + (len(weights) + 2) * of_smallest_share
+    while model.now < SETTLED_SECONDS + MEASURED_SECONDS or (model.overlaps < 1 and model.now < until):
         model.run(0.1)
         assert model.serial
     assert model.overlaps >= 1

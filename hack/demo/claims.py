@@ -221,13 +221,18 @@ def _sharing_shown(evidence: Evidence) -> str:
     if shared is None:
         return ""
     speeds = " and ".join(
-        f"{name} at {pace / shared.alone_pace:.0%} with {shared.turns[name]} turns"
+        f"{name} at {pace:.1f} iterations a second with {shared.turns[name]} turns"
         for name, pace in shared.paces.items()
+    )
+    alone = "".join(
+        f"; {name}, on another GPU meanwhile, at {pace:.1f}"
+        for name, pace in shared.elsewhere.items()
+        if pace
     )
     waited = evidence.waited.get(shared.second, "")
     return (
-        f"{shared.second} joined {shared.first} on {shared.gpu} of {shared.node}; for {shared.seconds:.0f} s both trained there, {speeds}; "
-        f"100% is the speed of {shared.first} alone before. While {shared.second} waited: {waited}"
+        f"{shared.second} joined {shared.first} on {shared.gpu} of {shared.node}; for {shared.seconds:.0f} s both trained there, "
+        f"{speeds}{alone}. While {shared.second} waited: {waited}"
     )
 
 

@@ -29,6 +29,9 @@ class SharedGPU:
     paces: Mapping[str, float]
     """By job, while both trained there."""
 
+    elsewhere: Mapping[str, float]
+    """The paces of jobs on other GPUs in the same seconds, when the machine had as much else to do."""
+
     turns: Mapping[str, int]
     """By job: how many turns of it began meanwhile."""
 
@@ -39,18 +42,19 @@ def shared_gpu(turns: Iterable[Turn]) -> SharedGPU | None:
     for turn in turns:
         by_gpu[turn.node, turn.gpu].append(turn)
     for key in sorted(by_gpu):
-        found = _shared(*key, sorted(by_gpu[key], key=lambda turn: turn.start_seconds))
+        others = [turn for other in by_gpu if other != key for turn in by_gpu[other]]
+        found = _shared(*key, sorted(by_gpu[key], key=lambda turn: turn.start_seconds), others)
         if found is not None:
             return found
     return None
 
 
-def _shared(node: str, gpu: str, turns: Sequence[Turn]) -> SharedGPU | None:
-    jobs = list(dict.fromkeys(turn.job for turn in turns))
-    if len(jobs) < 2:
+def _shared(node: str, gpu: str, turns: Sequence[Turn], others: Sequence[Turn]) -> SharedGPU | None:
+    by_job = _by_job(turns)
+    if len(by_job) < 2:
         return None
-    first, second = jobs[:2]
-    of = {job: [turn for turn in turns if turn.job == job] for job in (first, second)}
+    first, second = list(by_job)[:2]
+    of = {job: by_job[job] for job in (first, second)}
     begin = of[second][0].start_seconds
     end = min(of[job][-1].end_seconds for job in of)
     if end <= begin:
@@ -64,8 +68,19 @@ def _shared(node: str, gpu: str, turns: Sequence[Turn]) -> SharedGPU | None:
         seconds=end - begin,
         alone_pace=_pace(of[first], of[first][0].start_seconds + _WARM_UP_SECONDS, begin),
         paces={job: _pace(mine, begin + warm_seconds, end) for job, mine in of.items()},
+        elsewhere={
+            job: _pace(mine, begin + warm_seconds, min(end, max(turn.end_seconds for turn in mine)))
+            for job, mine in _by_job(others).items()
+        },
         turns={job: sum(begin <= turn.start_seconds < end for turn in mine) for job, mine in of.items()},
     )
+
+
+def _by_job(turns: Iterable[Turn]) -> dict[str, list[Turn]]:
+    by_job: defaultdict[str, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        by_job[turn.job].append(turn)
+    return by_job
 
 
 def _pace(turns: Iterable[Turn], begin: float, end: float) -> float:

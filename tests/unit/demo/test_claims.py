@@ -45,13 +45,13 @@ def half(job_name: str, start: float, end: float, iterations: int, lane: int = 0
 
 
 def halves() -> list[Turn]:
-    """half-3 joins half-1 after 10 s; alone half-1 trains 5 iterations a second, then both train 4."""
+    """half-3 joins half-1 after 10 s; alone half-1 trains 5 iterations a second, then both train 4. half-2 trains 5 on another GPU."""
     return [
         half("half-1", 0, 10, 50),
         half("half-1", 10, 15, 20),
         half("half-1", 15, 20, 20),
         half("half-3", 10, 20, 40, lane=1),
-        Turn("n1", "GPU-8", 0, 1, "half-2", "half-2-0", 0, 9, 50),
+        Turn("n1", "GPU-8", 0, 1, "half-2", "half-2-0", 0, 14, 70),
     ]
 
 
@@ -262,11 +262,15 @@ def test_a_bad_run_is_reported(number: int, spoil: Callable[[Evidence], None], e
     assert expected in "\n".join(claim.check(evidence))
 
 
-def test_speeds_beside_another_job_are_those_alone_before() -> None:
+def test_speeds_beside_another_job_are_shown_with_that_of_a_job_alone_in_the_same_seconds() -> None:
     shown = claims.CLAIMS[5].shown(good())
 
     assert "half-3 joined half-1 on GPU-7 of n2" in shown
-    assert "half-1 at 80% with 2 turns and half-3 at 80% with 1 turns" in shown
+    assert (
+        "half-1 at 4.0 iterations a second with 2 turns and half-3 at 4.0 iterations a second with 1 turns"
+        in shown
+    )
+    assert "half-2, on another GPU meanwhile, at 5.0." in shown
     assert "It is worth waiting." in shown
 
 

@@ -186,6 +186,22 @@ def test_a_rescale_is_followed_by_no_back_off() -> None:
     assert reconciled_job_of(job.with_status(status)).state == "Waiting"
 
 
+def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> None:
+    """Else the policy gives its GPUs to others while its pods go, stops these for that, and asks again once it waits."""
+    job = elastic(4).record
+    stopped = job.with_status(transitions.rescaled(job.status, 4, "m", NOW))
+    ended = [a_pod(job, rank).ended(at=NOW + 2).deleting().record for rank in range(2)]
+    terminating = reconciled_job_of(stopped, *ended)
+    assert terminating.state == "Terminating"
+    assert [each.worker for each in terminating.holds] == [0, 1]
+    assert reconciled_job_of(stopped).state == "Waiting"
+
+    rigid = a_job("r").placed("n1").running().record
+    preempted = rigid.with_status(transitions.unplaced(rigid.status, "Preempted", "m", NOW, NOW))
+    gone_soon = a_pod(rigid).ended(at=NOW + 2).deleting().record
+    assert reconciled_job_of(preempted, gone_soon).holds == (), "its GPUs are free for others at once"
+
+
 def restarted(waited: float = 0.0) -> JobRecord:
     """Stopped at NOW, waited for GPUs for some time, and placed again after 60 s."""
     job = elastic(4).record

@@ -250,4 +250,5 @@ class Run:
             preemptible=self.job.preemptible,
             unsaved_seconds=None if self.job.saves else self.executed_seconds - self.executed_seconds_at_save,
             starts_over=self.started_over,
+            ends=self.finish_seconds is not None and self.state is JobState.TERMINATING,
         )

@@ -156,6 +156,23 @@ def test_it_is_asked_soon_after_a_rigid_job_comes_or_goes_but_not_when_it_starts
             assert made.next_decision_seconds(moment) == RIGID_SECONDS
 
 
+def test_the_gpus_of_a_job_that_ends_are_divided_at_once_and_only_once() -> None:
+    """Its workers leave within seconds: asked without these GPUs, the policy would have to be asked again."""
+    policy = Recorded({"m": 2, "k": 2})
+    ending = replace(
+        a_job("k").needs(2).runs_on("n/0", "n/1").made,
+        demand=Demand(workers=2, min_workers=1, max_workers=4),
+        state=JobState.TERMINATING,
+        ends=True,
+    )
+    made = scheduler(policy, elastic_job("m"), ending)
+    assert len(made.decide(0.0).starts["m"]) == 2
+    assert policy.asked == [(["m"], {"n": 4})]
+    made.forget("k")
+    made.decide(RIGID_SECONDS + 1.0)
+    assert len(policy.asked) == 1
+
+
 def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:
     elastic = Recorded({"m": 0})
     made = scheduler(elastic, elastic_job("m"), a_job("r").needs(4).made)

@@ -36,7 +36,11 @@ class WorkerCounts:
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state how many workers each elastic job gets."""
-        elastic = {key: job for key, job in state.jobs.items() if job.demand.elastic and not job.suspended}
+        elastic = {
+            key: job
+            for key, job in state.jobs.items()
+            if job.demand.elastic and not job.suspended and not job.ends
+        }
         ranges = {
             key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
             for key, job in elastic.items()
@@ -221,6 +225,6 @@ def _rigid_gpus(state: SchedulerState, elastic: Mapping[str, Job]) -> int:
     wanted = sum(
         job.demand.gpus
         for key, job in state.jobs.items()
-        if key not in elastic and (job.placement or not job.suspended)
+        if key not in elastic and not job.ends and (job.placement or not job.suspended)
     )
     return min(wanted, len(state.allocations.gpus))

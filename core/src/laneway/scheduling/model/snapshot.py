@@ -313,6 +313,9 @@ class Job:
     starts_over: bool = False
     """It did not resume after it was stopped: an eviction loses all that it executed."""
 
+    ends: bool = False
+    """Its workers are leaving, and it does not start again."""
+
     def __post_init__(self) -> None:
         if (self.state is JobState.WAITING) != (not self.placement):
             raise ValueError(f"job {self.key} is {self.state} and has {len(self.placement)} placed workers")

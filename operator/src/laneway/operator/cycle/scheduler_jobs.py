@@ -85,6 +85,7 @@ def scheduler_job(
         suspended=desired.spec.suspend,
         unsaved_seconds=unsaved_seconds(status),
         starts_over=starts_over(status),
+        ends=job.finished or job.deleting,
     )
 
 

@@ -125,6 +125,7 @@ def _departure(hold: Hold, requests: HostResources) -> Job:
         created_seconds=0.0,
         state=JobState.TERMINATING,
         placement=(placement,),
+        ends=True,
     )
 
 

@@ -33,12 +33,14 @@ from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS, backoff_
 def leaving(
     reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> ReconciledJob:
-    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they are gone."""
+    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they have ended, or until their pods are gone
+    where the job is elastic and starts again."""
     alive = [pod for pod in pods if not pod.ended]
     # The pods of a finished job stay for their logs; those of one that is to start again are in its way.
     pods_to_delete = tuple(pod for pod in (alive if reconciled.job.finished else pods) if not pod.deleting)
     holding: dict[int, WorkerPlacement] = {}
-    for pod in alive:
+    # An elastic policy would divide the GPUs of a job that it does not see, and stop others, just before the job starts again.
+    for pod in pods if _starts_again_elastic(reconciled.job) else alive:
         gpus = actual_gpus(pod, context.state.sessions)
         if gpus and pod.share_percent and pod.rank not in holding:
             holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
@@ -52,6 +54,10 @@ def leaving(
         pods_to_force_delete=pods_to_force_delete,
         due_seconds=min(due_seconds, reconciled.due_seconds),
     )
+
+
+def _starts_again_elastic(job: JobRecord) -> bool:
+    return job.desired is not None and job.desired.spec.elastic and not job.finished and not job.deleting
 
 
 def _pods_to_force_delete(

@@ -1,4 +1,4 @@
-"""Pictures are small, readable on a dark page, and described in words."""
+"""Pages are short where a newcomer begins. Pictures are small, readable on a dark page, and described in words."""
 
 from __future__ import annotations
 
@@ -50,3 +50,7 @@ def test_every_image_of_a_page_says_in_words_what_it_shows() -> None:
 @pytest.mark.parametrize("page", tracked("docs/concepts/*.md"), ids=lambda page: page.name)
 def test_a_concept_takes_three_minutes_to_read(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").split()) < 600
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 95

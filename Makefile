@@ -64,6 +64,12 @@ generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, ref
 	$(PYTHON) -m hack.chart
 	$(PYTHON) -m tests.faults.page
 
+##@ Documentation
+
+.PHONY: docs
+docs: $(INSTALLED) ## Build the documentation's site into build/docs
+	$(PYTHON) -m hack.docs --site build/docs
+
 ##@ Benchmarks (their results: docs/measurements.md)
 
 TRACES ?= ../shared/traces
@@ -199,7 +205,7 @@ gpu-wheels: $(INSTALLED) ## Put wheels and the interposer into .wheels for such 
 ##@ Verify
 
 .PHONY: verify
-verify: setup lint types layers verify-words verify-tests verify-generated verify-chart ## Lint, types, layers, words, test imports, generated files, chart
+verify: setup lint types layers verify-words verify-tests verify-generated verify-docs verify-chart ## Lint, types, layers, words, test imports, generated files, documentation, chart
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff and mdformat: lint and format
@@ -236,6 +242,10 @@ verify-generated: $(INSTALLED) ## Check that generated files are current
 	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 	$(PYTHON) -m hack.chart --check
 	$(PYTHON) -m tests.faults.page --check
+
+.PHONY: verify-docs
+verify-docs: $(INSTALLED) ## Build the documentation's site and throw it away: every link, anchor and entry of the navigation
+	$(PYTHON) -m hack.docs
 
 .PHONY: verify-chart
 verify-chart: programs ## helm lint, and kubeconform on the rendered chart

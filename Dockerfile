@@ -1,6 +1,6 @@
 # Laneway's images, one target each: operator, device-plugin, node-agent, client, examples.
 #
-#   docker build --target operator --tag laneway/operator:0.1.0 .
+#   docker build --target operator --tag ghcr.io/laneway/operator:0.1.0 .
 #
 # `python -m hack.images build` builds them all, with Docker or Podman if one runs. Otherwise it uses buildah, with Debian root file systems in
 # place of the base images and wheels from a mounted folder. The build arguments PIP_NO_INDEX and PIP_FIND_LINKS name that folder. Without them

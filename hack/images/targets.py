@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-REGISTRY = "docker.io"
-"""Prefix of a full image reference, as containerd and the kubelet complete the chart's short one."""
+REGISTRY = "ghcr.io"
+"""Of the images' full names: the chart's default `image.registry`."""
 
 _NOT_SOURCE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "dist", "build"}
 

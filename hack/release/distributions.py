@@ -6,13 +6,16 @@ uv builds a wheel from the source distribution, not from the tree, so what the l
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from hack.release.failure import run
 
 ROOT = Path(__file__).resolve().parents[2]
-DISTRIBUTIONS = ("core", "operator", "device_plugin", "node_agent", "client", "simulator", "cli")
+DISTRIBUTIONS: tuple[str, ...] = tuple(
+    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]["workspace"]["members"]
+)
 """Folders of the tree with one distribution each."""
 
 

@@ -1,6 +1,6 @@
 # Laneway's images, one target each: operator, device-plugin, node-agent, client, examples.
 #
-#   docker build --target operator --tag laneway/operator:0.1.0 .
+#   docker build --target operator --tag ghcr.io/laneway/operator:0.1.0 .
 #
 # `python -m hack.images build` builds them all, with Docker or Podman if one runs. Otherwise it uses buildah, with Debian root file systems in
 # place of the base images and wheels from a mounted folder. The build arguments PIP_NO_INDEX and PIP_FIND_LINKS name that folder. Without them
@@ -44,35 +44,35 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/node-agent.txt
 
 FROM build AS core-wheel
-COPY core/pyproject.toml /source/core/
+COPY core/pyproject.toml core/PACKAGE.md core/LICENSE /source/core/
 COPY core/src /source/core/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/core
 
 FROM core-wheel AS operator-own
-COPY operator/pyproject.toml /source/operator/
+COPY operator/pyproject.toml operator/PACKAGE.md operator/LICENSE /source/operator/
 COPY operator/src /source/operator/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/operator \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
 FROM core-wheel AS device-plugin-own
-COPY device_plugin/pyproject.toml /source/device_plugin/
+COPY device_plugin/pyproject.toml device_plugin/PACKAGE.md device_plugin/LICENSE /source/device_plugin/
 COPY device_plugin/src /source/device_plugin/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/device_plugin \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
 FROM core-wheel AS node-agent-own
-COPY node_agent/pyproject.toml /source/node_agent/
+COPY node_agent/pyproject.toml node_agent/PACKAGE.md node_agent/LICENSE /source/node_agent/
 COPY node_agent/src /source/node_agent/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
 # No byte code: the user's Python imports the client.
 FROM build AS client-own
-COPY client/pyproject.toml /source/client/
+COPY client/pyproject.toml client/PACKAGE.md client/LICENSE /source/client/
 COPY client/src /source/client/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/client \
     && /build/bin/pip install --quiet --no-deps --no-index --no-compile --target /client /wheels/*.whl \
-    && rm -r /client/*.dist-info
+    && rm -r /client/*.dist-info && cp /source/client/src/sitecustomize.py /client/
 
 # For glibc 2.17 and newer, whatever the user's image has.
 FROM build AS interposer

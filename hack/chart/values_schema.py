@@ -28,6 +28,7 @@ _OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 _NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
 _FOLDER: Schema = {"type": "string", "pattern": "^/.+"}
 _FOLDER_OR_NONE: Schema = {"type": "string", "pattern": "^(/.+)?$"}
+_DIGEST: Schema = {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
 _SOCKET: Schema = {"type": "string", "pattern": "^(/[^/]+/.*[^/])?$"}
 """Not right below /: the folder that it is in gets mounted."""
 _DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
@@ -182,7 +183,7 @@ def _pods() -> dict[str, Schema]:
 
 
 def _image() -> Schema:
-    return _closed(repository={"type": "string", "minLength": 1}, tag=_TEXT)
+    return _closed(repository={"type": "string", "minLength": 1}, digest=_DIGEST, tag=_TEXT)
 
 
 def _resources() -> Schema:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-REGISTRY = "docker.io"
-"""Prefix of a full image reference, as containerd and the kubelet complete the chart's short one."""
+REGISTRY = "ghcr.io"
+"""Of the images' full names: the chart's default `image.registry`."""
 
 _NOT_SOURCE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "dist", "build"}
 
@@ -37,8 +37,13 @@ class Target:
 
 
 def _component(name: str, folder: str) -> Target:
-    sources = ("core/pyproject.toml", "core/src", f"{folder}/pyproject.toml", f"{folder}/src")
+    sources = (*_distribution("core"), *_distribution(folder))
     return Target(name, "python", ("build.txt", f"{name}.txt"), sources)
+
+
+def _distribution(folder: str) -> tuple[str, ...]:
+    """What a wheel is built from."""
+    return tuple(f"{folder}/{name}" for name in ("pyproject.toml", "LICENSE", "PACKAGE.md", "src"))
 
 
 TARGETS: dict[str, Target] = {
@@ -51,7 +56,7 @@ TARGETS: dict[str, Target] = {
             "client",
             "python",
             ("build.txt", "interposer.txt"),
-            ("client/pyproject.toml", "client/src", "client/image", "node_agent/interposer"),
+            (*_distribution("client"), "client/image", "node_agent/interposer"),
         ),
         Target("examples", "examples", (), ("examples",)),
     )

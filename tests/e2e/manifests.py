@@ -11,8 +11,8 @@ from laneway.api.names import GPU_PERCENT
 from hack.demo.install import SYSTEM_NAMESPACE
 from tests.support.device_plugin.builders import labels_of_worker, owner_of_worker
 
-IMAGE = "laneway/examples:0.1.0"
-SMALL_IMAGE = "laneway/client:0.1.0"
+IMAGE = "ghcr.io/laneway/examples:0.1.0"
+SMALL_IMAGE = "ghcr.io/laneway/client:0.1.0"
 """A Python and nothing else; what makes it Laneway's is not used."""
 
 OFFERED_PERCENT = 100

@@ -36,10 +36,15 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* (dict "root" $ "image" .Values.operator.image) */}}
+{{/*
+(dict "root" $ "image" .Values.operator.image). As everywhere, a name whose first part has a dot or a colon begins with its registry.
+A tag that is set names another image than the digest.
+*/}}
 {{- define "laneway.image" -}}
-{{- $tag := coalesce .image.tag .root.Values.image.tag .root.Chart.AppVersion -}}
-{{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ $tag }}
+{{- $tag := coalesce .image.tag .root.Values.image.tag -}}
+{{- $named := regexMatch "^(localhost|[^/]*[.:][^/]*)/" .image.repository -}}
+{{- with ternary "" .root.Values.image.registry $named }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ $tag | default .root.Chart.AppVersion }}
+{{- if and .image.digest (not $tag) }}@{{ .image.digest }}{{ end }}
 {{- end -}}
 
 {{/* sharing: YAML takes an unquoted off for a boolean. */}}

@@ -51,7 +51,7 @@ ATTACKS = (
 )
 """Those that keep no turn. What keeping turns costs is bounded by `turns.timeoutSeconds`, the watchdog's times and the shares."""
 
-IMAGE = "laneway/client:0.1.0"
+IMAGE = "ghcr.io/laneway/client:0.1.0"
 HERE = Path(__file__).parent
 VALUES = HERE / "hostile-values.yaml"
 ATTACKER = Path(__file__).parents[2] / "integration/node_agent"

@@ -27,7 +27,7 @@ SHARED_FOLDER = "/var/lib/laneway-shared"
 
 GRACE_SECONDS = 30
 _TRAINER = Path(__file__).with_name("trainer.py").read_text(encoding="utf-8")
-_IMAGE = "laneway/examples:0.1.0"
+_IMAGE = "ghcr.io/laneway/examples:0.1.0"
 
 _SEED = 8
 _SHAPES = ((1, 50, 7), (1, 25, 2), (1, 100, 8), (2, 50, 2), (2, 100, 6), (4, 100, 5))

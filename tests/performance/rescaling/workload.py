@@ -23,7 +23,7 @@ SHORT_JOBS, SHORT_SECONDS, BETWEEN_SHORT_SECONDS = 6, 20, 1.0
 
 GRACE_SECONDS = 30
 _SCRIPT = (Path(__file__).parents[2] / "support" / "elastic_worker.py").read_text(encoding="utf-8")
-_IMAGE, _SMALL_IMAGE = "laneway/examples:0.1.0", "laneway/client:0.1.0"
+_IMAGE, _SMALL_IMAGE = "ghcr.io/laneway/examples:0.1.0", "ghcr.io/laneway/client:0.1.0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ SOURCES = "sharing-trainer"
 
 GRACE_SECONDS = 30
 CROWD_GPUS = 6
-_IMAGE = "laneway/examples:0.1.0"
+_IMAGE = "ghcr.io/laneway/examples:0.1.0"
 _MOUNTED = "/trainer"
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _MODEL = "Laneway Simulated"

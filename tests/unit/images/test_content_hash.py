@@ -64,4 +64,4 @@ def test_another_engine_makes_another_image() -> None:
 def test_the_tag_is_the_charts_app_version(tree: Path) -> None:
     chart = tree / "charts" / "laneway" / "Chart.yaml"
     chart.write_text(chart.read_text(encoding="utf-8").replace(targets.version(), "9.9.9"), encoding="utf-8")
-    assert TARGETS["operator"].reference == "docker.io/laneway/operator:9.9.9"
+    assert TARGETS["operator"].reference == "ghcr.io/laneway/operator:9.9.9"

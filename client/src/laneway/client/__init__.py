@@ -13,11 +13,17 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import List
+
     from laneway.client.batching import batch_size
     from laneway.client.checkpoint import Checkpoint
     from laneway.client.script_api import expect_iterations, iteration, iterations, report, stopping
 
 __all__ = ["Checkpoint", "batch_size", "expect_iterations", "iteration", "iterations", "report", "stopping"]
+
+
+def __dir__() -> List[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,58 @@
+"""Which images the rendered chart names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.images.targets import TARGETS, version
+from hack.verify.chart import rendered
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def images(values: dict[str, Any], folder: Path) -> set[str]:
+    """The images of all containers of the chart's workloads."""
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    workloads = [
+        each for each in yaml.safe_load_all(rendered(file)) if each and "template" in each.get("spec", {})
+    ]
+    pods = [each["spec"]["template"]["spec"] for each in workloads]
+    return {c["image"] for pod in pods for c in (*pod["containers"], *pod.get("initContainers", []))}
+
+
+def test_by_default_they_are_those_that_are_built_here(tmp_path: Path) -> None:
+    chart = {target.reference for target in TARGETS.values() if target.name != "examples"}
+    assert images({}, tmp_path) == chart
+
+
+@pytest.mark.parametrize(
+    ("values", "operator"),
+    [
+        (
+            {"image": {"registry": "registry.example.com/team/"}},
+            f"registry.example.com/team/laneway/operator:{version()}",
+        ),
+        ({"image": {"registry": ""}}, f"laneway/operator:{version()}"),
+        ({"image": {"tag": "v1"}}, "ghcr.io/laneway/operator:v1"),
+        ({"operator": {"image": {"digest": DIGEST}}}, f"ghcr.io/laneway/operator:{version()}@{DIGEST}"),
+        ({"operator": {"image": {"digest": DIGEST, "tag": "v2"}}}, "ghcr.io/laneway/operator:v2"),
+        ({"image": {"tag": "v1"}, "operator": {"image": {"digest": DIGEST}}}, "ghcr.io/laneway/operator:v1"),
+        (
+            {"operator": {"image": {"repository": "registry.example.com/acme/operator"}}},
+            f"registry.example.com/acme/operator:{version()}",
+        ),
+        ({"operator": {"image": {"repository": "localhost/operator"}}}, f"localhost/operator:{version()}"),
+        (
+            {"operator": {"image": {"repository": "registry:5000/operator"}}},
+            f"registry:5000/operator:{version()}",
+        ),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_the_operators_image(values: dict[str, Any], operator: str, tmp_path: Path) -> None:
+    assert operator in images(values, tmp_path)

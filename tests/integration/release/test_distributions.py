@@ -1,0 +1,104 @@
+"""Wheels and source distributions as they are released."""
+
+from __future__ import annotations
+
+import email
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from hack.release.distributions import DISTRIBUTIONS, ROOT, build_distributions
+from tests.support.torch_runtime import CLIENT
+
+EPOCH = 1_700_000_000
+API = ["Checkpoint", "batch_size", "expect_iterations", "iteration", "iterations", "report", "stopping"]
+PYTHONS = [
+    sys.executable,
+    *(str(python) for python in sorted(Path.home().glob(".pyenv/versions/3.8.*/bin/python3"))),
+]
+"""The tests' own, and the client's oldest where the machine has it."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build_distributions(tmp_path_factory.mktemp("dist"), EPOCH)
+
+
+def wheel(built: list[Path], name: str) -> Path:
+    (found,) = (path for path in built if path.name.startswith(f"laneway_{name}-") and path.suffix == ".whl")
+    return found
+
+
+def metadata(path: Path) -> Message:
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(archive.read(name))
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_metadata_say_what_an_index_shows(built: list[Path], name: str) -> None:
+    about = metadata(wheel(built, name))
+    assert about["License-Expression"] == "Apache-2.0"
+    assert about["License-File"] == "LICENSE"
+    assert about["Author"]
+    assert about["Keywords"]
+    urls = {url.partition(",")[0] for url in about.get_all("Project-URL", [])}
+    assert urls == {"Changelog", "Documentation", "Issues", "Source"}
+    assert about["Description-Content-Type"] == "text/markdown"
+    assert about.get_payload().startswith(f"# laneway-{name.replace('_', '-')}\n")
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_source_distributions_hold_the_licence(built: list[Path], name: str) -> None:
+    (source,) = (path for path in built if path.name.startswith(f"laneway_{name}-") and path.suffix == ".gz")
+    with tarfile.open(source) as archive:
+        file = archive.extractfile(f"{source.name.removesuffix('.tar.gz')}/LICENSE")
+        assert file is not None
+        assert file.read() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_same_tree_gives_the_same_files(built: list[Path], tmp_path: Path) -> None:
+    again = build_distributions(tmp_path / "again", EPOCH, ["client"])
+    assert {path.name: path.read_bytes() for path in again} == {
+        path.name: path.read_bytes() for path in built if path.name.startswith("laneway_client-")
+    }
+
+
+def test_the_clients_wheel_holds_all_of_it_and_no_start_up_hook(built: list[Path]) -> None:
+    with zipfile.ZipFile(wheel(built, "client")) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    sources = (path.relative_to(CLIENT) for path in (CLIENT / "laneway").rglob("*"))
+    assert held == {path.as_posix() for path in sources if path.suffix in (".py", ".typed")}
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).parents[1].name)
+def test_pip_installs_the_client(built: list[Path], python: str, tmp_path: Path) -> None:
+    environment = tmp_path / "venv"
+    subprocess.run([python, "-m", "venv", environment], check=True)
+    own = environment / "bin/python"
+    command = [own, "-m", "pip", "install", "--quiet", "--no-index", wheel(built, "client")]
+    subprocess.run(command, check=True)
+    code = "import laneway.client as client; print(dir(client)); client.report(loss=1.0)"
+    done = subprocess.run([own, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == f"{API}\n"
+
+
+def test_versions_and_pins_agree() -> None:
+    projects = {
+        name: tomllib.loads((ROOT / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for name in DISTRIBUTIONS
+    }
+    (version,) = {project["version"] for project in projects.values()}
+    pins = {
+        dependency.partition("==")[2]
+        for project in projects.values()
+        for dependency in project["dependencies"]
+        if dependency.startswith("laneway-")
+    }
+    assert pins == {version}

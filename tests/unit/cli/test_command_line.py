@@ -15,7 +15,7 @@ from laneway.cli.main import main
 from laneway.cli.verbs.logs import container_of, has_started
 from laneway.cli.verbs.wait import exit_code
 
-from tests.unit.cli.jobs import a_condition, a_job
+from tests.support.training_jobs import a_condition, a_job
 
 
 @pytest.mark.parametrize(

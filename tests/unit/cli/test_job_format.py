@@ -11,7 +11,7 @@ from laneway.cli.verbs.events import last_seen_seconds
 from laneway.cli.verbs.get import description
 from laneway.cli.verbs.list_jobs import job_table
 
-from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
+from tests.support.training_jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
 
 NOW = CREATED_SECONDS + 95
 

@@ -91,7 +91,7 @@ def test_a_script_is_a_file_of_the_workers(tmp_path: Path) -> None:
     (container,) = template["spec"]["containers"]
     *start, path, option, value = container["command"]
     assert (start, option, value) == (["python3", "-u"], "--epochs", "3")
-    assert template["metadata"]["annotations"][ANNOTATION] == "print('$HOME \"quoted\"')\n"
+    assert template["metadata"]["annotations"][f"{ANNOTATION}train.py"] == "print('$HOME \"quoted\"')\n"
     (volume,), (mount,) = template["spec"]["volumes"], container["volumeMounts"]
     assert volume["name"] == mount["name"]
     assert f"{mount['mountPath']}/{volume['downwardAPI']['items'][0]['path']}" == path

@@ -20,7 +20,7 @@ def ran(function: Callable[..., Any], tmp_path: Path, **arguments: Any) -> str:
     """What the script of a function prints where nothing of this module is known."""
     script = script_of_function(function, arguments)
     path = tmp_path / script.name
-    path.write_text(script.text, encoding="utf-8")
+    path.write_text(script.files[script.name], encoding="utf-8")
     return subprocess.run([sys.executable, path], check=True, capture_output=True, text=True).stdout
 
 
@@ -82,10 +82,36 @@ def test_arguments_that_are_no_literals_are_refused(value: Any) -> None:
         script_of_function(countdown, {"n": value})
 
 
-def test_a_script_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text("#" * 300_000, encoding="utf-8")
-    with pytest.raises(WrongArgumentError, match=r"has 300,000 bytes, and at most 204,800 can be sent"):
-        script_of_file(path)
-    with pytest.raises(WrongArgumentError, match="cannot read"):
-        script_of_file(tmp_path / "none.py")
+def test_modules_beside_a_script_are_sent_with_it(tmp_path: Path) -> None:
+    for name, text in {
+        "train.py": "import os, model.deep\nfrom data import load\n",
+        "model.py": "import train\n",
+        "data.py": "def load():\n    import rare\n",
+        "rare.py": "",
+        "unused.py": "",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = script_of_file(tmp_path / "train.py")
+    assert sorted(script.files) == ["data.py", "model.py", "rare.py", "train.py"]
+    template: dict[str, Any] = {"spec": {"containers": [{}]}}
+    script.add_to(template)
+    items = template["spec"]["volumes"][0]["downwardAPI"]["items"]
+    assert sorted(item["path"] for item in items) == sorted(script.files)
+    named = {item["fieldRef"]["fieldPath"].split("'")[1] for item in items}
+    assert named == template["metadata"]["annotations"].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("train.py", "#" * 300_000, "train.py has 300,000 bytes, and at most 204,800 can be sent"),
+        ("train.py", "def", "cannot send .*invalid syntax"),
+        ("my train.py", "", "my train.py cannot be sent: name it by at most 55 letters"),
+        ("train.py", None, "cannot send .*No such file"),
+    ],
+)
+def test_scripts_that_cannot_be_sent(tmp_path: Path, name: str, text: str | None, says: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(WrongArgumentError, match=says):
+        script_of_file(tmp_path / name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from laneway.api.names import API_VERSION
 from laneway.sdk.errors import WrongArgumentError
 from laneway.sdk.logs import TRAINER
-from laneway.sdk.script import Script, after_installing, script_of_file, script_of_function
+from laneway.sdk.script import after_installing, script_of_file, script_of_function
 from laneway.sdk.trainers import CustomTrainer, CustomTrainerContainer, Resources, Trainer
 
 _PERCENT = 100
@@ -89,10 +89,12 @@ def _template(trainer: Trainer, given: dict[str, Any]) -> dict[str, Any]:
     container = next((each for each in containers if each.get("name") == TRAINER), containers[0])
     container.setdefault("name", TRAINER)
     container["image"] = trainer.image
-    container["env"] = [
-        *(container.get("env") or ()),
-        *({"name": key, "value": value} for key, value in trainer.env.items()),
-    ]
+    if trainer.env:
+        given_env = container.get("env") or []
+        container["env"] = [
+            *given_env,
+            *({"name": key, "value": value} for key, value in trainer.env.items()),
+        ]
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     for kind, amounts in _resources(trainer.resources_per_node).items():
         container.setdefault("resources", {}).setdefault(kind, {}).update(amounts)
@@ -108,19 +110,21 @@ def _add_command(trainer: Trainer, container: dict[str, Any], template: dict[str
             key: list(value) for key, value in (("command", trainer.command), ("args", trainer.args)) if value
         }
         return
+    launcher: Sequence[str] = ()
+    arguments: Sequence[str] = ()
     if isinstance(trainer, CustomTrainer):
-        script, arguments = script_of_function(trainer.func, trainer.func_args), []
+        script = script_of_function(trainer.func, trainer.func_args)
     else:
-        script, arguments = script_of_file(Path(trainer.script)), list(trainer.args)
-    command = [*_launcher(trainer, script), *arguments]
+        script, launcher, arguments = script_of_file(Path(trainer.script)), trainer.launcher, trainer.args
+    command = [*(launcher or _launcher(trainer)), script.path, *arguments]
     container["command"] = after_installing(command, trainer.packages_to_install, trainer.pip_index_urls)
     script.add_to(template)
 
 
-def _launcher(trainer: Trainer, script: Script) -> list[str]:
-    """Return how the script starts: ``torchrun`` where a worker has several GPUs, which starts a process for each of them."""
+def _launcher(trainer: Trainer) -> Sequence[str]:
+    """Return how a script starts: by ``torchrun`` where a worker has several GPUs, with a process for each of them."""
     request = gpu_request(trainer.resources_per_node.get("gpu", 1))
-    return [*(["torchrun"] if request.get("count", 1) > 1 else ["python3", "-u"]), script.path]
+    return ["torchrun"] if request.get("count", 1) > 1 else ["python3", "-u"]
 
 
 def _resources(given: Resources) -> dict[str, dict[str, str]]:

@@ -1,6 +1,6 @@
-"""How a script reaches the workers: as an annotation of their pods, which a volume shows as a file.
+"""How a script reaches the workers: as annotations of their pods, which a volume shows as files.
 
-So no shell quotes it, a traceback names its lines, and the kubelet needs no object beside the job. The file's folder is named after its
+So no shell quotes it, a traceback names its lines, and the kubelet needs no object beside the job. The files' folder is named after their
 content, because jobs with one command line count as one template (``TrainingProfile``).
 """
 
@@ -10,9 +10,11 @@ import ast
 import dis
 import hashlib
 import inspect
+import json
+import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,49 +22,88 @@ from typing import Any
 from laneway.api.names import GROUP
 from laneway.sdk.errors import WrongArgumentError
 
-ANNOTATION = f"{GROUP}/script"
+ANNOTATION = f"{GROUP}/script."
+"""A file's annotation begins with this; its name follows."""
+
 _VOLUME = "laneway-script"
 _MAX_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB for all annotations of a pod; the operator adds its own."""
 
+_FILE_NAME = re.compile(r"[A-Za-z0-9._-]{0,54}[A-Za-z0-9]")
+"""What an annotation's name may end with, whose part after the slash has at most 63 characters."""
+
 
 @dataclass(frozen=True)
 class Script:
-    """A Python file to send."""
+    """A Python file to send, with the modules beside it that it imports."""
 
     name: str
-    text: str
+    files: Mapping[str, str]
+    """The text of each file, by its name."""
+
+    def __post_init__(self) -> None:
+        if wrong := sorted(name for name in self.files if not _FILE_NAME.fullmatch(name)):
+            raise WrongArgumentError(
+                f"{wrong[0]} cannot be sent: name it by at most 55 letters, digits and . _ -"
+            )
+        size = sum(len(text.encode()) for text in self.files.values())
+        if size > _MAX_BYTES:
+            raise WrongArgumentError(
+                f"{', '.join(self.files)} {'has' if len(self.files) == 1 else 'have'} {size:,} bytes, and at most {_MAX_BYTES:,} "
+                "can be sent with a job: build them into the image"
+            )
 
     @property
     def folder(self) -> str:
-        """Where the containers see it."""
-        return f"/laneway/{hashlib.sha256(self.text.encode()).hexdigest()[:8]}"
+        """Where the containers see the files."""
+        content = json.dumps(dict(self.files), sort_keys=True).encode()
+        return f"/laneway/{hashlib.sha256(content).hexdigest()[:8]}"
 
     @property
     def path(self) -> str:
-        """The path of the file in the containers."""
+        """The path of the script in the containers."""
         return f"{self.folder}/{self.name}"
 
     def add_to(self, template: dict[str, Any]) -> None:
         """Add it to a pod template, for its first container."""
-        template.setdefault("metadata", {}).setdefault("annotations", {})[ANNOTATION] = self.text
-        item = {"path": self.name, "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
-        template["spec"].setdefault("volumes", []).append({"name": _VOLUME, "downwardAPI": {"items": [item]}})
+        annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
+        annotations |= {f"{ANNOTATION}{name}": text for name, text in self.files.items()}
+        items = [
+            {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}{name}']"}}
+            for name in self.files
+        ]
+        template["spec"].setdefault("volumes", []).append({"name": _VOLUME, "downwardAPI": {"items": items}})
         mount = {"name": _VOLUME, "mountPath": self.folder, "readOnly": True}
         template["spec"]["containers"][0].setdefault("volumeMounts", []).append(mount)
 
 
 def script_of_file(path: Path) -> Script:
-    """Return the script in a file.
+    """Return the script in a file, with the modules of its folder that it imports, and those that these import.
 
     Raises:
-        WrongArgumentError: it cannot be read, or is too long.
+        WrongArgumentError: one of them cannot be read, is no Python, or they are too long together.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongArgumentError(f"cannot read {path}: {error}") from error
-    return _checked(Script(path.name, text))
+    files: dict[str, str] = {}
+    unread = [path]
+    while unread:
+        each = unread.pop()
+        try:
+            files[each.name] = each.read_text(encoding="utf-8")
+            imported = _imported(ast.parse(files[each.name]))
+        except (OSError, UnicodeDecodeError, SyntaxError) as error:
+            raise WrongArgumentError(f"cannot send {each}: {error}") from error
+        beside = {f"{module.partition('.')[0]}.py" for module in imported} - files.keys()
+        unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
+    return Script(path.name, files)
+
+
+def _imported(module: ast.Module) -> Iterator[str]:
+    """Yield the modules that a file imports."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any] | None) -> Script:
@@ -85,7 +126,8 @@ def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any
             f"the source of {function.__name__} is not known: define it in a file or a notebook's cell"
         ) from error
     given = ", ".join(f"{name}={_literal(name, value)}" for name, value in (arguments or {}).items())
-    return _checked(Script(f"{function.__name__}.py", f"{source}\n\n{function.__name__}({given})\n"))
+    name = f"{function.__name__}.py"
+    return Script(name, {name: f"{source}\n\n{function.__name__}({given})\n"})
 
 
 def after_installing(command: Sequence[str], packages: Sequence[str], indexes: Sequence[str]) -> list[str]:
@@ -118,12 +160,3 @@ def _literal(name: str, value: Any) -> str:
             f"func_args[{name!r}] is {text}: only numbers, strings, and lists, tuples, sets and dictionaries of them can be sent"
         )
     return text
-
-
-def _checked(script: Script) -> Script:
-    size = len(script.text.encode())
-    if size > _MAX_BYTES:
-        raise WrongArgumentError(
-            f"{script.name} has {size:,} bytes, and at most {_MAX_BYTES:,} can be sent with a job: build it into the image"
-        )
-    return script

@@ -47,11 +47,14 @@ class CustomTrainer(_Trainer):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomTrainerScript(_Trainer):
-    """A script on this machine. Its content is sent; modules beside it are not."""
+    """A script on this machine. It is sent with the modules of its folder that it imports."""
 
     script: str | Path
     args: Sequence[str] = ()
     """Its arguments."""
+
+    launcher: Sequence[str] = ()
+    """What starts it, such as ``torchrun`` with options; empty: Python, or torchrun where a worker has several GPUs."""
 
     packages_to_install: Sequence[str] = ()
     pip_index_urls: Sequence[str] = ()

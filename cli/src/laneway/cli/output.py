@@ -1,4 +1,4 @@
-"""Writes tables for people, and JSON and YAML for programs."""
+"""Writes tables for people, and JSON, YAML and names for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ def write_object(value: Any, output: str, to: TextIO | None = None) -> None:
         json.dump(value, out, indent=2, ensure_ascii=False)
         out.write("\n")
     else:
-        yaml.safe_dump(value, out, sort_keys=False, allow_unicode=True)
+        yaml.dump(value, out, _Dumper, sort_keys=False, allow_unicode=True)
+
+
+def write_objects(values: Sequence[dict[str, Any]], output: str) -> None:
+    """Write objects so that kubectl reads them: YAML documents, or a JSON list of several."""
+    if output == "json":
+        one = values[0] if len(values) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(values)}
+        write_object(one, output)
+    else:
+        yaml.dump_all(values, sys.stdout, _Dumper, sort_keys=False, allow_unicode=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -28,3 +37,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines, such as a script, as it reads."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

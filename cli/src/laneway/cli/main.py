@@ -13,6 +13,7 @@ from typing import Any
 from laneway.cli.exit_codes import INTERRUPTED, USAGE, CommandError, exit_code_of
 from laneway.cli.verbs import (
     completion,
+    convert,
     delete,
     doctor,
     events,
@@ -51,6 +52,7 @@ _VERBS: Mapping[str, Any] = {
     "top": top,
     "doctor": doctor,
     **pause.VERBS,
+    "convert": convert,
     "simulate": simulate,
     "replay": replay,
     "completion": completion,

@@ -47,7 +47,7 @@ def _checked(document: dict[str, Any], where: str) -> dict[str, Any]:
     if found != (API_VERSION, "TrainingJob"):
         raise CommandError(
             f"{where}: it is a {found[1]} of {found[0]}; submit accepts TrainingJobs of {API_VERSION}; "
-            "apply other objects with kubectl",
+            "apply other objects with kubectl, or see laneway convert",
             USAGE,
         )
     metadata = document.get("metadata")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from laneway.cli.diagnosis import Facts, Finding, Level, Right, diagnose
+from laneway.cli.diagnosis import Observations, Finding, Level, Right, diagnose
 from laneway.cli.gpu_node_format import NodeReport, gpu_table, node_report, node_table, session_table
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -64,7 +64,7 @@ def a_lease(seconds_ago: float) -> dict[str, Any]:
     return {"metadata": {"name": "node.n1"}, "spec": {"renewTime": renewed}}
 
 
-HEALTHY = Facts(
+HEALTHY = Observations(
     cli_version="1",
     kubernetes_version="v1.36.0",
     resources=frozenset({"trainingjobs", "trainingjobs/status", "gpunodes", "trainingprofiles"}),
@@ -78,8 +78,8 @@ HEALTHY = Facts(
 )
 
 
-def problems(facts: Facts) -> list[Finding]:
-    return [each for each in diagnose(facts) if each.level is not Level.OK]
+def problems(observed: Observations) -> list[Finding]:
+    return [each for each in diagnose(observed) if each.level is not Level.OK]
 
 
 def test_all_is_well() -> None:

@@ -55,7 +55,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Observations:
     """What was found. A list is None where the user may not read it."""
 
     cli_version: str
@@ -74,15 +74,15 @@ class Facts:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-def diagnose(facts: Facts) -> Iterator[Finding]:
+def diagnose(observed: Observations) -> Iterator[Finding]:
     """Yield the findings, from the cluster down to the GPUs."""
-    yield _kubernetes(facts)
-    yield _installation(facts)
-    if not facts.resources:
+    yield _kubernetes(observed)
+    yield _installation(observed)
+    if not observed.resources:
         return
-    yield _rights(facts)
-    yield from _pods(facts)
-    if facts.nodes is None or facts.reports is None:
+    yield _rights(observed)
+    yield from _pods(observed)
+    if observed.nodes is None or observed.reports is None:
         yield Finding(
             Level.UNKNOWN,
             "nodes",
@@ -90,27 +90,27 @@ def diagnose(facts: Facts) -> Iterator[Finding]:
             "ask an administrator to run this, or for the ClusterRole that ends with gpunodes-view",
         )
         return
-    yield from _nodes_without_agent(facts.nodes, facts.reports)
-    for report in facts.reports:
-        node = next((each for each in facts.nodes if each["metadata"]["name"] == report.name), None)
-        yield from _node(report, node, facts)
+    yield from _nodes_without_agent(observed.nodes, observed.reports)
+    for report in observed.reports:
+        node = next((each for each in observed.nodes if each["metadata"]["name"] == report.name), None)
+        yield from _node(report, node, observed)
 
 
-def _kubernetes(facts: Facts) -> Finding:
-    found = re.match(r"v?(\d+)\.(\d+)", facts.kubernetes_version)
+def _kubernetes(observed: Observations) -> Finding:
+    found = re.match(r"v?(\d+)\.(\d+)", observed.kubernetes_version)
     if found and (int(found[1]), int(found[2])) < _OLDEST_KUBERNETES:
         return Finding(
             Level.FAILED,
             "kubernetes",
-            f"{facts.kubernetes_version} is too old",
+            f"{observed.kubernetes_version} is too old",
             f"upgrade the cluster to {'.'.join(map(str, _OLDEST_KUBERNETES))} or newer",
         )
-    return Finding(Level.OK, "kubernetes", facts.kubernetes_version)
+    return Finding(Level.OK, "kubernetes", observed.kubernetes_version)
 
 
-def _installation(facts: Facts) -> Finding:
-    missing = sorted(_KINDS - facts.resources)
-    if not facts.resources:
+def _installation(observed: Observations) -> Finding:
+    missing = sorted(_KINDS - observed.resources)
+    if not observed.resources:
         return Finding(
             Level.FAILED,
             "installation",
@@ -127,28 +127,28 @@ def _installation(facts: Facts) -> Finding:
     return Finding(Level.OK, "installation", "the custom resources are installed")
 
 
-def _rights(facts: Facts) -> Finding:
-    denied = [f"{right.verb} {right.resource}" for right in facts.rights if not right.allowed]
+def _rights(observed: Observations) -> Finding:
+    denied = [f"{right.verb} {right.resource}" for right in observed.rights if not right.allowed]
     if denied:
         return Finding(
             Level.WARNING,
             "rights",
-            f"in namespace {facts.namespace} you may not {', '.join(denied)}",
-            f"ask an administrator for the ClusterRole edit in namespace {facts.namespace}",
+            f"in namespace {observed.namespace} you may not {', '.join(denied)}",
+            f"ask an administrator for the ClusterRole edit in namespace {observed.namespace}",
         )
     return Finding(
-        Level.OK, "rights", f"you may submit, suspend and delete jobs in namespace {facts.namespace}"
+        Level.OK, "rights", f"you may submit, suspend and delete jobs in namespace {observed.namespace}"
     )
 
 
-def _pods(facts: Facts) -> Iterator[Finding]:
+def _pods(observed: Observations) -> Iterator[Finding]:
     """Yield what is wrong with Laneway's own pods: operator, device plugin, node agent, MPS daemon."""
-    if facts.pods is None:
+    if observed.pods is None:
         yield Finding(
             Level.UNKNOWN, "pods", "you may not list Laneway's pods", "ask an administrator to run this"
         )
         return
-    if not any(_label(pod, "component") == "operator" for pod in facts.pods):
+    if not any(_label(pod, "component") == "operator" for pod in observed.pods):
         yield Finding(
             Level.FAILED,
             "operator",
@@ -156,22 +156,22 @@ def _pods(facts: Facts) -> Iterator[Finding]:
             "look at its Deployment: kubectl get deployments -A -l app.kubernetes.io/part-of=laneway",
         )
     healthy = 0
-    for pod in facts.pods:
+    for pod in observed.pods:
         problems = list(_container_problems(pod))
         yield from problems
         healthy += not problems
     if healthy:
-        yield Finding(Level.OK, "pods", f"{healthy} of {len(facts.pods)} pods of Laneway are ready")
-    versions = sorted({_label(pod, "version") for pod in facts.pods} - {""})
-    if versions and versions != [facts.cli_version]:
+        yield Finding(Level.OK, "pods", f"{healthy} of {len(observed.pods)} pods of Laneway are ready")
+    versions = sorted({_label(pod, "version") for pod in observed.pods} - {""})
+    if versions and versions != [observed.cli_version]:
         yield Finding(
             Level.WARNING,
             "versions",
-            f"the cluster runs {', '.join(versions)}, and this command is {facts.cli_version}",
+            f"the cluster runs {', '.join(versions)}, and this command is {observed.cli_version}",
             "install the same version of both",
         )
     elif versions:
-        yield Finding(Level.OK, "versions", f"the cluster and this command are {facts.cli_version}")
+        yield Finding(Level.OK, "versions", f"the cluster and this command are {observed.cli_version}")
 
 
 def _container_problems(pod: Object) -> Iterator[Finding]:
@@ -225,12 +225,12 @@ def _nodes_without_agent(nodes: Sequence[Object], reports: Sequence[NodeReport])
         )
 
 
-def _node(report: NodeReport, node: Object | None, facts: Facts) -> Iterator[Finding]:
+def _node(report: NodeReport, node: Object | None, observed: Observations) -> Iterator[Finding]:
     """Yield the findings about a node: kubelet, agent, device plugin, driver, enforcement."""
     subject, problems = f"node {report.name}", 0
     for finding in (
         *_kubelet(subject, node),
-        *_agent(subject, report, facts),
+        *_agent(subject, report, observed),
         *_plugin(subject, report, node),
         *_gpus(subject, report),
     ):
@@ -261,13 +261,13 @@ def _kubelet(subject: str, node: Object | None) -> Iterator[Finding]:
         )
 
 
-def _agent(subject: str, report: NodeReport, facts: Facts) -> Iterator[Finding]:
+def _agent(subject: str, report: NodeReport, observed: Observations) -> Iterator[Finding]:
     lease = next(
-        (each for each in facts.leases or () if each["metadata"]["name"] == lease_name(report.name)), None
+        (each for each in observed.leases or () if each["metadata"]["name"] == lease_name(report.name)), None
     )
     if lease is not None:
         renewed = datetime.fromisoformat(lease["spec"]["renewTime"])
-        silent_seconds = (facts.now - renewed).total_seconds()
+        silent_seconds = (observed.now - renewed).total_seconds()
         if silent_seconds > DURATION_SECONDS:
             yield Finding(
                 Level.FAILED,

@@ -42,7 +42,7 @@ class Source:
         self._notes.append(text)
 
     def put_back(self, value: Any, *path: str) -> None:
-        """Put what is left of a field back, so that it is named."""
+        """Put the rest of a field back, so that it is named."""
         inside = self._rest
         for parent in path[:-1]:
             inside = inside.setdefault(parent, {})

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from laneway.api.names import GROUP, VERSION
-from laneway.cli.diagnosis import Facts, Finding, Level, Right, diagnose
+from laneway.cli.diagnosis import Observations, Finding, Level, Right, diagnose
 from laneway.cli.exit_codes import FAILED, OK
 from laneway.cli.gpu_node_format import node_report
 from laneway.cli.output import write_object
@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Check it, and print a line for each finding."""
-    findings = list(diagnose(_facts(open_client(arguments))))
+    findings = list(diagnose(_observe(open_client(arguments))))
     if arguments.output:
         write_object(
             [
@@ -64,7 +64,7 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _facts(client: TrainingJobClient) -> Facts:
+def _observe(client: TrainingJobClient) -> Observations:
     cluster = client.cluster
     try:
         listed = cluster.get(f"/apis/{GROUP}/{VERSION}", what="Laneway's API group")["resources"]
@@ -77,7 +77,7 @@ def _facts(client: TrainingJobClient) -> Facts:
     leases = [
         _items(client, f"/apis/coordination.k8s.io/v1/namespaces/{each}/leases") or () for each in namespaces
     ]
-    return Facts(
+    return Observations(
         cli_version=version("laneway-cli"),
         kubernetes_version=str(cluster.get("/version", what="the version")["gitVersion"]),
         resources=resources,

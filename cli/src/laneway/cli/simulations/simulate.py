@@ -63,7 +63,7 @@ def simulate(arguments: Namespace) -> int:
         interrupted=interrupt.is_set,
     )
     if interrupt.is_set:
-        print("interrupted: the last line shows the results so far", file=sys.stderr)
+        print("interrupted: the last policy shows the results so far", file=sys.stderr)
         return INTERRUPTED
     return OK
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from laneway.cli.diagnosis import Observations, Finding, Level, Right, diagnose
+from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose
 from laneway.cli.gpu_node_format import NodeReport, gpu_table, node_report, node_table, session_table
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

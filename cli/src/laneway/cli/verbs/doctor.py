@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from laneway.api.names import GROUP, VERSION
-from laneway.cli.diagnosis import Observations, Finding, Level, Right, diagnose
+from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose
 from laneway.cli.exit_codes import FAILED, OK
 from laneway.cli.gpu_node_format import node_report
 from laneway.cli.output import write_object

@@ -57,3 +57,29 @@ def test_each_shell_has_a_script_that_it_can_read(
     assert "laneway" in script.read_text(encoding="utf-8")
     if program := shutil.which(shell):
         subprocess.run([program, "-n", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (["su"], ["submit", "suspend"]),
+        (["list", "--all"], ["--all-namespaces"]),
+        (["-n", "a b", "que"], ["queue"]),
+    ],
+)
+def test_kubectl_completes(words: list[str], want: list[str]) -> None:
+    program = Path(LANEWAY).with_name("kubectl_complete-laneway")
+    done = subprocess.run([program, *words], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [*want, ":4"]
+
+
+def test_exec_says_that_it_needs_kubectl(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [LANEWAY, "exec", "digits", "--", "ls"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")},
+    )
+    assert done.returncode == 1
+    assert done.stderr == "laneway: exec needs kubectl, and the PATH has none\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -318,7 +317,7 @@ def test_the_verb_writes_documents_and_names_what_is_lost(
     assert [each["kind"] for each in yaml.safe_load_all(out)] == ["TrainingJob", "TrainingJob"]
     assert f"{path}, document 2: --rdzv-backend c10d was left out" in err
     assert main(["convert", "-f", str(path), "-o", "json"]) == exit_codes.OK
-    assert len(json.loads(capsys.readouterr().out)["items"]) == 2
+    assert capsys.readouterr().out.count('"kind": "TrainingJob"') == 2
     path.write_text("{apiVersion: batch/v1, kind: Job, spec: {}}", encoding="utf-8")
     assert main(["convert", "-f", str(path)]) == exit_codes.USAGE
     assert "document 1: it is no valid Job" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
-from laneway.cli.output import table, write_object
+from laneway.cli.output import table, write_document, write_object
 from laneway.sdk import TrainingJob
 from laneway.sdk.job_object import state, status, waiting
 
@@ -44,14 +44,21 @@ def show_jobs(jobs: Sequence[TrainingJob], output: str | None, *, namespaces: bo
 
 
 def show_changes(snapshots: Iterable[Sequence[TrainingJob]], output: str | None, *, namespaces: bool) -> None:
-    """Write all jobs, then each that has changed, until the snapshots end."""
+    """Write all jobs, then each that has changed, until the snapshots end; a table has its header once."""
     written: dict[str, str] = {}
-    for jobs in snapshots:
-        changed = [job for job in jobs if written.get(job.object["metadata"]["uid"]) != _version(job)]
+    for number, jobs in enumerate(snapshots):
+        changed = in_order(job for job in jobs if written.get(job.object["metadata"]["uid"]) != _version(job))
         written = {job.object["metadata"]["uid"]: _version(job) for job in jobs}
-        if changed:
-            show_jobs(in_order(changed), output, namespaces=namespaces)
-            sys.stdout.flush()
+        if output in ("json", "yaml"):
+            for job in changed:
+                write_document(dict(job.object), output)
+        elif output == "name":
+            show_jobs(changed, output, namespaces=namespaces)
+        elif changed or not number:
+            objects = [job.object for job in changed]
+            lines = job_table(objects, time.time(), namespaces=namespaces, wide=output == "wide").splitlines()
+            print("\n".join(lines[min(number, 1) :]))
+        sys.stdout.flush()
 
 
 def job_table(jobs: Sequence[Object], now_seconds: float, *, namespaces: bool, wide: bool = False) -> str:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
 
-def write_object(value: Any, output: str, to: TextIO | None = None) -> None:
+def write_object(value: Any, output: str) -> None:
     """Write an object as ``json`` or ``yaml``."""
-    out = to or sys.stdout
     if output == "json":
-        json.dump(value, out, indent=2, ensure_ascii=False)
-        out.write("\n")
+        json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
     else:
-        yaml.dump(value, out, _Dumper, sort_keys=False, allow_unicode=True)
+        yaml.dump(value, sys.stdout, _Dumper, sort_keys=False, allow_unicode=True)
 
 
-def write_objects(values: Sequence[dict[str, Any]], output: str) -> None:
-    """Write objects so that kubectl reads them: YAML documents, or a JSON list of several."""
-    if output == "json":
-        one = values[0] if len(values) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(values)}
-        write_object(one, output)
-    else:
-        yaml.dump_all(values, sys.stdout, _Dumper, sort_keys=False, allow_unicode=True)
+def write_document(value: Any, output: str) -> None:
+    """Write an object as one of a stream, which kubectl reads: JSON, or YAML after ``---``."""
+    if output == "yaml":
+        sys.stdout.write("---\n")
+    write_object(value, output)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from laneway.cli.conversion import KINDS, WrongKindError, convert
 from laneway.cli.exit_codes import OK, USAGE, CommandError
 from laneway.cli.manifests import read_objects
-from laneway.cli.output import write_objects
+from laneway.cli.output import write_document
 
 HELP = "Convert a Kubeflow TrainJob or a torchrun Job into a TrainingJob, or back"
 
@@ -26,8 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Convert each object of the file, and write all results."""
-    results = []
+    """Convert each object of the file, in order."""
     for where, given in read_objects(arguments.file):
         try:
             converted = convert(given, arguments.to)
@@ -38,8 +37,8 @@ def run(arguments: Namespace) -> int:
                 f"{where}: it is no valid {given.get('kind')}; check it with kubectl apply --dry-run=server",
                 USAGE,
             ) from error
-        results += converted.objects
+        for result in converted.objects:
+            write_document(result, arguments.output)
         for note in converted.notes:
             print(f"{where}: {note}", file=sys.stderr)
-    write_objects(results, arguments.output)
     return OK

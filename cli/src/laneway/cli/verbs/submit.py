@@ -13,7 +13,7 @@ from typing import Any
 from laneway.cli.exit_codes import OK, USAGE, CommandError
 from laneway.cli.job_table import name_of
 from laneway.cli.manifests import read_manifests
-from laneway.cli.output import write_object
+from laneway.cli.output import write_document
 from laneway.cli.verbs.options import add_cluster_options, add_output_option, open_client
 from laneway.sdk import (
     CustomTrainerContainer,
@@ -154,7 +154,7 @@ def _namespace(manifest: dict[str, Any], arguments: Namespace) -> str | None:
 
 def _report(job: TrainingJob, arguments: Namespace, namespace: str) -> None:
     if arguments.output in ("json", "yaml") or (arguments.dry_run == "client" and not arguments.output):
-        write_object(dict(job.object), arguments.output or "yaml")
+        write_document(dict(job.object), arguments.output or "yaml")
     elif arguments.output == "name":
         print(name_of(job))
     elif arguments.dry_run:

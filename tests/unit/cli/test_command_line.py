@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
 
@@ -76,7 +77,37 @@ def test_an_unreachable_cluster_is_reported_in_a_sentence(
     assert capsys.readouterr().err == f"laneway: cannot reach the cluster at {server}: {says}\n"
 
 
-def test_a_server_that_is_no_api_server_is_reported(
+@pytest.mark.parametrize("text", ["{", "{apiVersion: v1, kind: Config}"])
+def test_a_wrong_kubeconfig_is_reported(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text, encoding="utf-8")
+    assert main(["list", "--kubeconfig", str(path)]) == exit_codes.UNREACHABLE
+    assert "no cluster is configured" in capsys.readouterr().err
+
+
+def test_a_web_server_is_told_from_an_api_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the name that http.server calls
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        code = main(["list", "--kubeconfig", kubeconfig_of(address, tmp_path)])
+        serving.join()
+    assert code == exit_codes.UNREACHABLE
+    assert "it answers, and is no API server" in capsys.readouterr().err
+
+
+def test_a_server_that_closes_connections_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

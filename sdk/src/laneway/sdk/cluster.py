@@ -95,6 +95,7 @@ class Cluster:
             UnreachableError: there is no kubeconfig, or it is wrong.
         """
         from kubernetes import client, config
+        from yaml import YAMLError
 
         self.namespace = "default"
         settings = client.Configuration()
@@ -107,7 +108,7 @@ class Cluster:
             else:
                 config.load_incluster_config(client_configuration=settings)
                 self.namespace = _pod_namespace()
-        except (config.ConfigException, OSError) as error:
+        except (config.ConfigException, OSError, YAMLError) as error:
             raise UnreachableError(
                 f"no cluster is configured: {error}; set KUBECONFIG or give the path of a kubeconfig"
             ) from error
@@ -164,7 +165,11 @@ class Cluster:
     ) -> Object:
         response = self._send(method, path, what, query, body, content_type, _ANSWER_SECONDS)
         with self.errors(what):
-            return dict(json.loads(response.data))
+            data = response.data
+        try:
+            return dict(json.loads(data))
+        except ValueError as error:
+            raise UnreachableError(self._unreachable("it answers, and is no API server")) from error
 
     def _send(
         self,

@@ -48,8 +48,8 @@ def uses_a_module() -> Path:
     return Path("a")
 
 
-def uses_a_constant() -> int:
-    return OUTSIDE
+def uses_a_constant() -> list[int]:
+    return [OUTSIDE for _ in range(3)]
 
 
 def test_what_a_function_uses_from_outside_is_named() -> None:

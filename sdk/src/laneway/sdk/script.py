@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from laneway.api.names import GROUP
@@ -144,9 +145,22 @@ def after_installing(command: Sequence[str], packages: Sequence[str], indexes: S
 
 def _names_from_outside(function: Callable[..., Any]) -> list[str]:
     """Return the names of modules, variables and functions around a function that it uses."""
-    code, known = function.__code__, function.__globals__
-    read = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
-    return sorted({*code.co_freevars, *(read & known.keys())} - {function.__name__})
+    read = {
+        each.argval
+        for code in _code_objects(function.__code__)
+        for each in dis.get_instructions(code)
+        if each.opname == "LOAD_GLOBAL"
+    }
+    used = {*function.__code__.co_freevars, *(read & function.__globals__.keys())}
+    return sorted(used - {function.__name__})
+
+
+def _code_objects(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function, and of the functions and comprehensions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_objects(constant)
 
 
 def _literal(name: str, value: Any) -> str:

@@ -13,7 +13,7 @@ NODES ?= 2
 PYTHON := .venv/bin/python
 UV := .venv/bin/uv
 PYTEST := $(PYTHON) -m pytest
-DISTRIBUTIONS := core operator device_plugin node_agent client simulator cli
+DISTRIBUTIONS := core operator device_plugin node_agent client simulator sdk cli
 COMPONENTS := operator device_plugin node_agent
 INSTALLED := .venv/.installed
 

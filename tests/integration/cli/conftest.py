@@ -38,10 +38,11 @@ class Shell:
         self.err = ""
         self.kubectl("create", "namespace", self.namespace)
 
-    def run(self, *arguments: str) -> int:
-        """Run a verb; return its exit code."""
+    def run(self, *arguments: str, user: str | None = None) -> int:
+        """Run a verb as a user with few rights, or as the administrator (None); return its exit code."""
+        kubeconfig = self._plane.kubeconfig_for(user) if user else self._plane.kubeconfig
         self._capsys.readouterr()
-        code = main([*arguments, "-n", self.namespace, "--kubeconfig", str(self._plane.kubeconfig)])
+        code = main(["-n", self.namespace, "--kubeconfig", str(kubeconfig), *arguments])
         self.out, self.err = self._capsys.readouterr()
         return code
 
@@ -53,6 +54,12 @@ class Shell:
     def kubectl(self, *arguments: str, standard_input: str | None = None) -> None:
         command = [str(self._plane.kubectl), "--kubeconfig", str(self._plane.kubeconfig), *arguments]
         subprocess.run(command, check=True, input=standard_input, text=True, stdout=subprocess.DEVNULL)
+
+    def allow(self, user: str, resource: str, *verbs: str) -> None:
+        """Give a user rights to a resource in the namespace, and no others."""
+        place, asked = ("-n", self.namespace), [f"--verb={verb}" for verb in verbs]
+        self.kubectl("create", "role", user, *place, *asked, f"--resource={resource}.laneway.dev")
+        self.kubectl("create", "rolebinding", user, *place, f"--role={user}", f"--user={user}")
 
     def ask(self, *arguments: str) -> str:
         """Run kubectl; return what it wrote."""

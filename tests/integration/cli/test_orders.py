@@ -95,7 +95,7 @@ def test_a_job_is_paused_and_resumed(shell: Shell, workers: Workers) -> None:
     assert shell.run("pause", "digits", "--reason", "maintenance") == exit_codes.OK
     assert f"digits-0 on {workers.node} ordered to pause" in shell.out
     assert workers.orders == {"digits-0": ("Pause", "maintenance"), "digits-1": ("Pause", "maintenance")}
-    assert shell.run("resume", "digits") == exit_codes.OK, shell.err
+    assert shell.run("unpause", "digits") == exit_codes.OK, shell.err
     assert workers.orders == {}
 
 
@@ -117,10 +117,10 @@ def test_orders_to_pods_that_are_gone_are_withdrawn(shell: Shell, workers: Worke
 
 
 def test_an_order_is_withdrawn_by_its_own_verb(shell: Shell, workers: Workers) -> None:
-    assert shell.run("resume", "digits") == exit_codes.FAILED
+    assert shell.run("unpause", "digits") == exit_codes.FAILED
     assert "digits-0 has no order from the command line" in shell.err
     assert shell.run("offload", "digits") == exit_codes.OK
-    assert shell.run("resume", "digits") == exit_codes.FAILED
+    assert shell.run("unpause", "digits") == exit_codes.FAILED
     assert "the order to digits-0 is Offload: use restore" in shell.err
     assert workers.orders["digits-0"][0] == "Offload", "a refused command changes nothing"
 

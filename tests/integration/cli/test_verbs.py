@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from laneway.api import rfc3339
 from laneway.cli import exit_codes
-from laneway.cli.cluster import Cluster
+from laneway.sdk.watch import JobWatch
 
 from tests.integration.cli.conftest import JOB, Shell
 
@@ -26,17 +27,15 @@ def condition(type_: str, reason: str, message: str) -> dict[str, Any]:
 
 def after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
     """Let something change between the first look at a job and the watch that follows."""
-    watch = Cluster.watch
+    states = JobWatch.states
 
-    def watch_and_change(
-        cluster: Cluster, namespace: str, name: str, deadline_seconds: float | None
-    ) -> Iterator[dict[str, Any] | None]:
-        states = watch(cluster, namespace, name, deadline_seconds)
-        yield next(states)
+    def states_and_change(watch: JobWatch) -> Iterator[dict[str, Any] | None]:
+        found = states(watch)
+        yield next(found)
         change()
-        yield from states
+        yield from found
 
-    monkeypatch.setattr(Cluster, "watch", watch_and_change)
+    monkeypatch.setattr(JobWatch, "states", states_and_change)
 
 
 def test_a_job_from_its_submission_to_its_end(shell: Shell) -> None:
@@ -136,3 +135,70 @@ def test_an_empty_namespace_and_a_missing_job(shell: Shell) -> None:
     assert shell.out == f"No TrainingJobs found in namespace {shell.namespace}.\n"
     assert shell.run("explain", "nobody") == exit_codes.NOT_FOUND
     assert f"TrainingJob nobody in namespace {shell.namespace} not found" in shell.err
+    assert shell.run("queue") == exit_codes.OK
+    assert shell.out == f"No TrainingJob waits in namespace {shell.namespace}.\n"
+
+
+def test_jobs_are_selected_and_written_in_each_format(shell: Shell) -> None:
+    for name, team in (("one", "a"), ("two", "b")):
+        shell.submit({**JOB, "metadata": {"name": name, "labels": {"team": team}}})
+    assert shell.run("list", "-l", "team=b", "-o", "name") == exit_codes.OK
+    assert shell.out == "trainingjob.laneway.dev/two\n"
+    assert shell.run("list", "-l", "team in (a, b)", "-o", "json") == exit_codes.OK
+    assert [job["metadata"]["name"] for job in json.loads(shell.out)["items"]] == ["one", "two"]
+    shell.set_status(
+        "one",
+        placement=[{"worker": 0, "node": "n7", "gpus": ["GPU-1"], "sharePercent": 50}],
+        preemptions=2,
+    )
+    assert shell.run("get", "one", "-o", "wide") == exit_codes.OK
+    header, row = shell.out.splitlines()
+    assert header.split()[-4:] == ["NODES", "ATTEMPTS", "PREEMPTIONS", "RESTARTS"]
+    assert row.split()[-4:] == ["n7", "0", "2", "0"]
+    assert shell.run("list", "-l", "team=(") == exit_codes.FAILED
+    assert "unable to parse requirement" in shell.err
+
+
+def test_a_dry_run_at_the_server_stores_nothing(shell: Shell) -> None:
+    assert shell.submit(JOB, "--dry-run", "server") == exit_codes.OK
+    assert "would be created" in shell.out
+    assert shell.run("get", "digits") == exit_codes.NOT_FOUND
+    unknown = {**JOB, "spec": {**JOB["spec"], "worker": 2}}  # type: ignore[dict-item]
+    assert shell.submit(unknown, "--dry-run", "server") == exit_codes.FAILED
+    assert 'unknown field "spec.worker"' in shell.err
+
+
+def test_a_script_is_submitted(shell: Shell, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('hello')\n", encoding="utf-8")
+    words = ("--name", "sent", "--gpus", "0.25", "--", "python", str(script), "--epochs", "3")
+    assert shell.run("submit", *words) == exit_codes.OK, shell.err
+    assert shell.run("get", "sent", "-o", "json") == exit_codes.OK
+    spec = json.loads(shell.out)["spec"]
+    assert spec["gpus"] == {"type": "Share", "sharePercent": 25}
+    assert spec["template"]["metadata"]["annotations"] == {"laneway.dev/script.train.py": "print('hello')\n"}
+
+
+def test_a_job_is_suspended_and_resumed_with_the_rights_of_its_namespace(shell: Shell) -> None:
+    shell.submit(JOB)
+    shell.allow("editor", "trainingjobs", "get", "list", "watch", "create", "patch")
+    assert shell.run("suspend", "digits", user="editor") == exit_codes.OK, shell.err
+    assert json.loads(shell.ask("get", "tj", "digits", "-n", shell.namespace, "-o", "json"))["spec"][
+        "suspend"
+    ]
+    assert shell.run("resume", "digits", user="editor") == exit_codes.OK, shell.err
+    assert shell.run("resume", "digits", user="editor") == exit_codes.FAILED
+    assert "digits is not suspended" in shell.err
+    assert shell.run("nodes", user="editor") == exit_codes.FAILED
+    assert "gpunodes-view" in shell.err
+
+
+def test_the_doctor_knows_what_a_user_may(shell: Shell) -> None:
+    shell.allow("editor", "trainingjobs", "get", "list", "create", "patch", "delete")
+    assert shell.run("doctor", "-o", "json", user="editor") == exit_codes.OK, shell.err
+    found = {each["subject"]: each for each in json.loads(shell.out)}
+    assert found["installation"]["level"] == "ok"
+    assert found["rights"]["message"] == f"in namespace {shell.namespace} you may not get pods/log"
+    assert (found["pods"]["level"], found["nodes"]["level"]) == ("unknown", "unknown")
+    assert shell.run("doctor") == exit_codes.FAILED, "there is no operator"
+    assert "no pod of the operator exists" in shell.out

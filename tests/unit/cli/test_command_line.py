@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from kubernetes.config import incluster_config
 from laneway.cli import exit_codes
-from laneway.cli.cluster import Cluster
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import CommandError
-from laneway.cli.main import main
-from laneway.cli.verbs.logs import container_of, has_started
+from laneway.cli.main import command_parser, main
 from laneway.cli.verbs.wait import exit_code
+from laneway.sdk.cluster import Cluster
 
-from tests.unit.cli.jobs import a_condition, a_job
+from tests.support.training_jobs import a_condition, a_job
 
 
 @pytest.mark.parametrize(
@@ -45,22 +48,98 @@ def test_a_missing_kubeconfig_is_reported(tmp_path: Path, capsys: pytest.Capture
     assert "no cluster is configured" in capsys.readouterr().err
 
 
-def test_an_unreachable_cluster_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kubeconfig = tmp_path / "config"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}],
-            }
-        )
-    )
-    assert main(["list", "--kubeconfig", str(kubeconfig)]) == exit_codes.UNREACHABLE
-    assert "cannot reach the cluster at http://127.0.0.1:9" in capsys.readouterr().err
+def kubeconfig_of(server: str, tmp_path: Path) -> str:
+    path = tmp_path / "config"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("http://127.0.0.1:9", "Connection refused"),
+        ("https://127.0.0.1:9", "Connection refused"),
+        ("http://no-such-host.invalid", "its name is not known"),
+    ],
+)
+def test_an_unreachable_cluster_is_reported_in_a_sentence(
+    server: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", "--kubeconfig", kubeconfig_of(server, tmp_path)]) == exit_codes.UNREACHABLE
+    assert capsys.readouterr().err == f"laneway: cannot reach the cluster at {server}: {says}\n"
+
+
+@pytest.mark.parametrize("text", ["{", "{apiVersion: v1, kind: Config}"])
+def test_a_wrong_kubeconfig_is_reported(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text, encoding="utf-8")
+    assert main(["list", "--kubeconfig", str(path)]) == exit_codes.UNREACHABLE
+    assert "no cluster is configured" in capsys.readouterr().err
+
+
+def test_a_web_server_is_told_from_an_api_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the name that http.server calls
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        code = main(["list", "--kubeconfig", kubeconfig_of(address, tmp_path)])
+        serving.join()
+    assert code == exit_codes.UNREACHABLE
+    assert "it answers, and is no API server" in capsys.readouterr().err
+
+
+def test_a_server_that_closes_connections_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"https://127.0.0.1:{server.getsockname()[1]}"
+        closing = threading.Thread(target=lambda: [server.accept()[0].close() for _ in range(2)])
+        closing.start()
+        code = main(["list", "--kubeconfig", kubeconfig_of(address, tmp_path)])
+        closing.join()
+    assert code == exit_codes.UNREACHABLE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"laneway: cannot reach the cluster at {address}: ")
+    assert "Max retries" not in line
+
+
+@pytest.mark.parametrize(
+    "words", [["-n", "x", "list"], ["list", "-n", "x"], ["-n", "y", "list", "--namespace", "x"]]
+)
+def test_flags_of_the_cluster_stand_before_or_after_the_verb(words: list[str]) -> None:
+    assert command_parser("laneway").parse_args(words).namespace == "x"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"laneway {version('laneway-cli')}\n"
+
+
+def test_a_command_belongs_to_some_verbs_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["list", "--", "ls"])
+    assert exit_.value.code == exit_codes.USAGE
+    assert "list takes no command after --" in capsys.readouterr().err
 
 
 def test_in_a_pod_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,20 +197,3 @@ def test_a_deletion_ends_the_wait() -> None:
         exit_code(None, a_job(), "digits", "ended")
     with pytest.raises(CommandError, match="not found"):
         exit_code(None, None, "digits", "ended")
-
-
-def test_which_container_and_whether_it_has_a_log() -> None:
-    pod = {
-        "spec": {"containers": [{"name": "sidecar"}, {"name": "trainer"}]},
-        "status": {
-            "containerStatuses": [
-                {"name": "sidecar", "state": {"waiting": {}}},
-                {"name": "trainer", "state": {"running": {"startedAt": "x"}}},
-            ]
-        },
-    }
-    assert container_of(pod, None) == "trainer"
-    assert has_started(pod, "trainer")
-    assert not has_started(pod, "sidecar")
-    with pytest.raises(CommandError, match="the pod has sidecar, trainer"):
-        container_of(pod, "main")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from laneway.api.rfc3339 import format_time
 from laneway.cli import job_format
-from laneway.cli.verbs.events import last_seen_seconds
+from laneway.cli.job_table import job_table
 from laneway.cli.verbs.get import description
-from laneway.cli.verbs.list_jobs import job_table
+from laneway.sdk import job_object
 
-from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
+from tests.support.training_jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
 
 NOW = CREATED_SECONDS + 95
 
@@ -77,7 +77,7 @@ def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
     assert not job_format.pending_rescale(job)
     pending |= {"reason": "ElasticPolicyDecides"}
     assert job_format.pending_rescale(job) == "Running with 2 workers. (ElasticPolicyDecides)"
-    assert (job_format.workers(job), job_format.ranks(job)) == (2, 4)
+    assert (job_object.workers(job), job_object.ranks(job)) == (2, 4)
     assert job_format.scaling(a_job(workers=2)) == job_format.last_rescale(a_job(workers=2), NOW) == ""
 
 
@@ -226,7 +226,7 @@ def test_the_list() -> None:
         ),
         a_job("b", placement=PLACED, queue=2, progress={"percent": 40}),
     ]
-    assert job_table(jobs, NOW, with_namespace=True).splitlines() == [
+    assert job_table(jobs, NOW, namespaces=True).splitlines() == [
         "NAMESPACE   NAME   STATE      REASON     PROGRESS   GPUS      QUEUE   POSITION   SERVICE   AGE",
         "team        a      Pending    GPUsBusy   -          50% GPU   0       2          2 GPU-s   1m35s",
         "team        b      Starting   -          40%        50% GPU   2       -          0 GPU-s   1m35s",
@@ -265,29 +265,6 @@ def test_the_description_has_profile_placement_and_conditions() -> None:
     assert "CPUs:         2 for each worker, which requests 1. Worker 0 on n1: Deferred: busy" in text
     assert "  worker 0 on n1: GPU-1 (50%)" in text
     assert "  Running   True     Because   So it is." in text
-
-
-@pytest.mark.parametrize(
-    ("event", "want"),
-    [
-        ({"metadata": {}, "lastTimestamp": "2026-01-31T12:00:00Z"}, CREATED_SECONDS),
-        (
-            {"metadata": {}, "eventTime": "2026-01-31T12:00:01.500000Z", "lastTimestamp": None},
-            CREATED_SECONDS + 1.5,
-        ),
-        (
-            {
-                "metadata": {},
-                "eventTime": "2026-01-31T12:00:01Z",
-                "series": {"lastObservedTime": "2026-01-31T12:00:09Z"},
-            },
-            CREATED_SECONDS + 9,
-        ),
-        ({"metadata": {}}, 0.0),
-    ],
-)
-def test_when_an_event_was_last_seen(event: dict[str, Any], want: float) -> None:
-    assert last_seen_seconds(event) == want
 
 
 def test_the_last_preemption() -> None:

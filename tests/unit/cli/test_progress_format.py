@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from laneway.cli.progress_format import data_time, goodput, percent, progress
 
-from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job
+from tests.support.training_jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job
 
 NOW = CREATED_SECONDS + 95
 RUNNING: dict[str, Any] = {"placement": PLACED, "conditions": [a_condition("Running")]}

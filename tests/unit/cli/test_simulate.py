@@ -37,8 +37,20 @@ def test_it_writes_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> No
     command = ["simulate", "--trace", trace, "--policy", "fifo,tiresias-las", "--nodes", "1x1"]
     assert main(command) == exit_codes.OK
     out = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in out[:3]] == ["POLICY", "fifo", "tiresias-las"]
-    assert out[3].startswith("fifo: unfinished: default/huge: It needs 9 GPUs")
+    assert out[0].split() == ["policy", "fifo", "tiresias-las"]
+    (makespan,) = [line.split() for line in out if line.startswith("makespan")]
+    assert makespan == ["makespan", "2", "min", "2", "min"]
+    assert out[-2].startswith("fifo: unfinished: default/huge: It needs 9 GPUs")
+
+
+def test_a_table_of_many_policies_is_no_wider_than_100_columns(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = ",".join(["fifo", "tiresias-las", "srtf"] * 5)
+    assert main(["simulate", "--trace", trace, "--policy", policies, "--nodes", "1x1"]) == exit_codes.OK
+    table = [line for line in capsys.readouterr().out.splitlines() if "unfinished:" not in line]
+    assert max(len(line) for line in table) <= 100
+    assert sum(len(line.split()) - 1 for line in table if line.startswith("policy")) == 15
 
 
 def test_policies_of_repeated_flags_all_run(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +242,7 @@ def test_ctrl_c_leaves_what_is_done_so_far(tmp_path: Path) -> None:
     assert row["policy"] == "fifo", "the second policy was not begun"
     assert row["jobs"] > 0
     assert row["jobs"] + row["unfinished_jobs"] == JOBS
-    assert b"interrupted: the last line shows the results so far" in said
+    assert b"interrupted: the last policy shows the results so far" in said
     text = page.read_text(encoding="utf-8")
     assert "Interrupted: the last policy is incomplete." in text
     assert text.rstrip().endswith("</html>")

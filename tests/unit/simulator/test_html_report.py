@@ -15,9 +15,10 @@ from laneway.simulator.history import Interval, Phase
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.gantt import MOST_HOLDS, gantt, rows_of
 from laneway.simulator.html_report.jct_cdf import jct_cdf
-from laneway.simulator.html_report.plot import Plot, plotly_script
+from laneway.simulator.html_report.plot import Plot, line, plotly_script
+from laneway.simulator.html_report.queue_plot import queue_plot
 from laneway.simulator.html_report.shares import shares
-from laneway.simulator.html_report.units import number_text, rounded, time_text
+from laneway.simulator.units import number_text, rounded, time_text
 
 from tests.unit.simulator.builders import SMALL, a_job, sharing_memory, simulated
 
@@ -105,7 +106,7 @@ def test_the_page_is_well_formed_and_makes_no_request() -> None:
 def test_names_are_text_and_never_markup() -> None:
     simulation = simulated(a_job("<b>&'\"", 10), order="fifo")
     assert "<b>" not in without_library(a_page(simulation))
-    (bars,) = traces(gantt(an_outcome(simulation)))
+    (bars,) = traces(gantt(an_outcome(simulation), 100.0))
     assert bars["hovertext"][0].startswith("&lt;b&gt;&amp;&#x27;&quot; running"), "Plotly decodes entities"
 
 
@@ -130,7 +131,7 @@ def test_an_empty_simulation_has_a_page() -> None:
 
 def test_every_hold_is_drawn_where_they_are_few() -> None:
     simulation = simulated(a_job("a", 10, gpus=2), a_job("b", 5, submit=10), nodes="1x2", order="fifo")
-    (bars,) = traces(gantt(an_outcome(simulation)))
+    (bars,) = traces(gantt(an_outcome(simulation), 100.0))
     assert bars["hovertext"] == [
         "a running, 100 % of 2 GPU, 10 s from 0 s",
         "b running, 100 % of 1 GPU, 5 s from 10 s",
@@ -146,7 +147,7 @@ def test_holds_that_share_a_gpu_lie_beside_one_another() -> None:
         thresholds_gpu_seconds=[30],
         promotion_factor=0,
     )
-    drawn = traces(gantt(an_outcome(simulation)))
+    drawn = traces(gantt(an_outcome(simulation), 100.0))
     assert [bars["name"] for bars in drawn] == ["running", "paused or offloaded"]
     boxes = [
         box for bars in drawn for box in zip(bars["base"], bars["x"], bars["y"], bars["width"], strict=True)
@@ -182,7 +183,7 @@ def test_a_long_history_does_not_make_the_page_larger() -> None:
     assert sum(1 for interval in simulation.intervals()) > MOST_HOLDS
     text = a_page(simulation)
     assert len(without_library(text)) < 400_000
-    (trace,) = traces(gantt(an_outcome(simulation)))
+    (trace,) = traces(gantt(an_outcome(simulation), 100.0))
     assert trace["type"] == "heatmap"
 
 
@@ -202,16 +203,42 @@ def test_rows_are_gpus_or_nodes_or_groups_of_nodes(nodes: str, rows: int, first:
     assert sum(len(row.gpus) for row in found) == sum(len(gpus) for _, gpus in named)
 
 
-def test_shares_name_the_largest_jobs_and_sum_up_the_rest() -> None:
-    jobs = [a_job(f"j{number:02}", 1.0 + number, submit=number * 100.0) for number in range(20)]
-    names = [trace["name"] for trace in traces(shares(an_outcome(simulated(*jobs, order="fifo"))))]
-    assert names[0] == "j19: 9.5 % of the GPU time"
-    assert names[-1] == "11 other jobs: 31.4 % of the GPU time"
+def test_few_jobs_have_a_layer_each_and_many_one_for_each_size() -> None:
+    jobs = [a_job(f"j{number:02}", 1.0 + number, submit=number * 100.0) for number in range(10)]
+    names = [trace["name"] for trace in traces(shares(an_outcome(simulated(*jobs, order="fifo")), 1000.0))]
+    assert (len(names), names[0]) == (10, "j09: 18.2 % of the GPU time")
+    sizes = (1, 2, 2, 3, 4, 5, 8, 1, 1, 1, 1, 1)
+    jobs = [a_job(f"j{number:02}", 10.0, gpus=gpus) for number, gpus in enumerate(sizes)]
+    outcome = an_outcome(simulated(*jobs, order="fifo", nodes="4x8"))
+    assert [trace["name"] for trace in traces(shares(outcome, 10.0))] == [
+        "jobs of up to 1 GPU: 20.0 % of the GPU time",
+        "jobs of 2 GPUs: 13.3 % of the GPU time",
+        "jobs of 3 to 4 GPUs: 23.3 % of the GPU time",
+        "jobs of 5 to 8 GPUs: 43.3 % of the GPU time",
+    ]
+
+
+def test_the_plots_of_all_policies_have_one_time_axis() -> None:
+    outcomes = [
+        an_outcome(simulated(a_job("a", 100), a_job("b", 100), nodes=nodes, order="fifo"), nodes)
+        for nodes in ("1x1", "1x2")
+    ]
+    plots = [plot(outcome, 200.0) for plot in (gantt, shares) for outcome in outcomes]
+    plots.append(queue_plot(outcomes, 200.0))
+    axes = [plot.x_axis for plot in plots if plot is not None and plot.over_time]
+    assert len(axes) == 5
+    assert all(axis == axes[0] for axis in axes)
+
+
+def test_lines_that_lie_on_one_another_can_be_told_apart() -> None:
+    styles = {(line(number)["color"], line(number)["dash"]) for number in range(30)}
+    assert len(styles) == len({color for color, _ in styles}) == 30
+    assert line(0)["dash"] != line(1)["dash"]
 
 
 def test_shares_of_a_bucket_add_up_to_what_was_held() -> None:
     outcome = an_outcome(simulated(a_job("a", 100, gpus=3), a_job("b", 100), nodes="1x4", order="fifo"))
-    a, b = traces(shares(outcome))
+    a, b = traces(shares(outcome, 100.0))
     assert a["stackgroup"] == b["stackgroup"]
     assert (set(a["y"]), set(b["y"])) == ({3.0}, {1.0})
 

@@ -50,7 +50,7 @@ def problem(command: QuotedCommand, capture: pytest.CaptureFixture[str]) -> str:
         if words[1] != "laneway":
             return "kubectl requires a plugin's name before all flags"
         words = words[1:]
-    if "--" in words:
+    if "--" in words and words[0] not in _OWN_PROGRAMS:
         words = words[words.index("--") + 1 :]
     if words[0] in _OWN_PROGRAMS:
         return _parsed(words, command.complete, capture)
@@ -68,7 +68,9 @@ def _parsed(words: list[str], complete: bool, capture: pytest.CaptureFixture[str
         _OWN_PROGRAMS[words[0]](words[1:])
     except Parsed:
         return ""
-    except SystemExit:
+    except SystemExit as exit_:
+        if exit_.code in (None, 0):  # --help and --version
+            return ""
         error = capture.readouterr().err.strip().splitlines()[-1]
         return "" if not complete and "arguments are required" in error else error
     return "its parser was not reached"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from laneway.sdk import LanewayError, NotFoundError, UnreachableError, WrongArgumentError
+
 OK = 0
 FAILED = 1
 """The cluster refused the request, or the job failed."""
@@ -23,3 +25,9 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def exit_code_of(error: LanewayError) -> int:
+    """Return the exit code for an error of the SDK."""
+    codes = {NotFoundError: NOT_FOUND, UnreachableError: UNREACHABLE, WrongArgumentError: USAGE}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)

@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable
 
 from laneway.api.names import API_VERSION, CLI_FIELD_MANAGER
-from laneway.cli.cluster import Cluster, ConflictError, Object
 from laneway.cli.exit_codes import CommandError
+from laneway.sdk import ConflictError
+from laneway.sdk.cluster import APPLY, Cluster, Object, gpu_nodes_path
 
 _ATTEMPTS = 20
 """The node writes the same object about once per second."""
@@ -28,10 +29,12 @@ class GPUNodeOrders:
         """Change the orders, which ``change`` gets by the UIDs of their pods and modifies in place.
 
         Raises:
-            CommandError: the node has no GPUNode, writing it is forbidden, or ``change`` raises it.
+            LanewayError: the node has no GPUNode, or writing it is forbidden.
+            CommandError: it changes too fast, or ``change`` raises it.
         """
+        path, what = gpu_nodes_path(self._node), f"GPUNode {self._node}"
         for _ in range(_ATTEMPTS):
-            found = self._cluster.gpu_node(self._node)
+            found = self._cluster.get(path, what=what)
             orders = without_gone_pods(own_orders(found), found)
             change(orders)
             body = {
@@ -41,7 +44,9 @@ class GPUNodeOrders:
                 "spec": {"orders": [orders[uid] for uid in sorted(orders)]},
             }
             try:
-                self._cluster.apply_gpu_node(self._node, body)
+                self._cluster.patch(
+                    path, body, what=what, kind=APPLY, fieldManager=CLI_FIELD_MANAGER, force="true"
+                )
             except ConflictError:
                 continue
             return

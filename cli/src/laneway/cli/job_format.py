@@ -12,6 +12,7 @@ from laneway.api.pod_requests import amounts
 from laneway.api.training_job import GPURequestType
 from laneway.api.training_job_status import ProfileStatus
 from laneway.scheduling.explain.data_wait import data_wait, suggestion
+from laneway.sdk.job_object import conditions, finished, state, status, waiting, workers
 
 Object = Mapping[str, Any]
 
@@ -28,40 +29,10 @@ _ACTIONS = {
 """The effect of each preemption action."""
 
 
-def state(job: Object) -> str:
-    """Return a job's state: the one that ``kubectl get tj`` shows."""
-    return str(status(job).get("state") or SummaryState.PENDING)
-
-
 def state_and_reason(job: Object) -> str:
     """Return a job's state, with the reason if there is one: ``Pending (GPUsBusy)``."""
     reason = status(job).get("reason")
     return f"{state(job)} ({reason})" if reason else state(job)
-
-
-def finished(job: Object) -> bool:
-    """Whether the job has completed or failed."""
-    return any(condition_holds(job, type_) for type_ in _ENDED)
-
-
-def condition_holds(job: Object, type_: str) -> bool:
-    """Whether a condition is True."""
-    return any(item["type"] == type_ and item["status"] == "True" for item in conditions(job))
-
-
-def conditions(job: Object) -> list[Object]:
-    """Return a job's conditions."""
-    return list(status(job).get("conditions") or ())
-
-
-def workers(job: Object) -> int:
-    """Return the number of workers of a job's current attempt; while it has none, of its next one."""
-    return int(status(job).get("workers") or job["spec"].get("workers", 1))
-
-
-def ranks(job: Object) -> int:
-    """Return how many ranks a job has or had in its last attempt, or is to have."""
-    return max(int(status(job).get("attemptWorkers", 0)), int(job["spec"].get("workers", 1)))
 
 
 def scaling(job: Object) -> str:
@@ -116,12 +87,6 @@ def placement(job: Object) -> list[str]:
         f"worker {item['worker']} on {item['node']}: {', '.join(item.get('gpus') or ())} ({item['sharePercent']}%)"
         for item in status(job).get("placement") or ()
     ]
-
-
-def waiting(job: Object) -> Object | None:
-    """Return ``status.waiting``; None for a job that does not wait."""
-    found = status(job).get("waiting")
-    return found if found and not finished(job) else None
 
 
 def attained_service(job: Object, now_seconds: float) -> str:
@@ -225,11 +190,6 @@ def last_preemption(job: Object, now_seconds: float) -> str:
         return ""
     ago = duration(now_seconds - rfc3339.parse_time(last["since"]))
     return f"{ago} ago, {_ACTIONS[last['action']]}: {last['message']}"
-
-
-def status(job: Object) -> Object:
-    """Return a job's status; empty before the operator's first visit."""
-    return job.get("status") or {}
 
 
 def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[str]:

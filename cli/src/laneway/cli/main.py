@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from laneway.cli.exit_codes import INTERRUPTED, CommandError
+from laneway.cli.exit_codes import INTERRUPTED, USAGE, CommandError, exit_code_of
 from laneway.cli.verbs import (
+    completion,
+    convert,
     delete,
+    doctor,
     events,
+    exec_worker,
     explain,
     get,
     list_jobs,
     logs,
-    pause_resume,
+    nodes,
+    pause,
+    queue,
     replay,
     simulate,
     submit,
+    suspend_resume,
+    top,
     wait,
 )
+from laneway.cli.verbs.options import add_cluster_options
+from laneway.sdk import LanewayError
 
 _VERBS: Mapping[str, Any] = {
     "submit": submit,
     "list": list_jobs,
     "get": get,
     "logs": logs,
+    "exec": exec_worker,
     "events": events,
     "wait": wait,
+    "suspend": suspend_resume.VERBS["suspend"],
+    "resume": suspend_resume.VERBS["resume"],
     "delete": delete,
     "explain": explain,
-    **pause_resume.VERBS,
+    "queue": queue,
+    "nodes": nodes,
+    "top": top,
+    "doctor": doctor,
+    **pause.VERBS,
+    "convert": convert,
     "simulate": simulate,
     "replay": replay,
+    "completion": completion,
 }
 
 _EXIT_CODES = """Exit codes: 0 success; 1 refused, or the job failed; 2 wrong command line or file; 3 not found;
@@ -48,12 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; None: the process's arguments.
     """
     program = "kubectl laneway" if Path(sys.argv[0]).name == "kubectl-laneway" else "laneway"
-    parsed = _parser(program).parse_args(arguments)
+    parser = command_parser(program)
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    parsed = _parsed(parser, sys.argv[1:] if arguments is None else arguments)
     try:
         return int(_VERBS[parsed.verb].run(parsed))
     except CommandError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return error.exit_code
+    except LanewayError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -61,7 +90,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser(program: str) -> ArgumentParser:
+def _parsed(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
+    """Parse what is before ``--``; what is after it is a command for a worker, and none of its flags is ours."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    parsed = parser.parse_args(words[:end])
+    parsed.command = words[end + 1 :]
+    if parsed.command and not getattr(_VERBS[parsed.verb], "TAKES_COMMAND", False):
+        print(f"{parser.prog}: {parsed.verb} takes no command after --", file=sys.stderr)
+        sys.exit(USAGE)
+    return parsed
+
+
+def command_parser(program: str) -> ArgumentParser:
+    """Return the parser of the whole command line."""
     parser = ArgumentParser(
         prog=program,
         description="Manage TrainingJobs on shared GPUs, and simulate scheduling policies.",
@@ -69,6 +111,8 @@ def _parser(program: str) -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.set_defaults(program=program)
+    parser.add_argument("--version", action="version", version=f"laneway {version('laneway-cli')}")
+    add_cluster_options(parser, default=None)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, module in _VERBS.items():
         module.add_arguments(verbs.add_parser(name, help=module.HELP, description=f"{module.HELP}."))

@@ -1,4 +1,4 @@
-"""Reads TrainingJobs from a file or from standard input."""
+"""Reads objects, such as TrainingJobs, from a file or from standard input."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def read_manifests(name: str) -> list[dict[str, Any]]:
     Raises:
         CommandError: the file cannot be read, is not YAML, or holds something else.
     """
+    return [_checked(document, where) for where, document in read_objects(name)]
+
+
+def read_objects(name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the objects of a YAML or JSON file, each with its place, as errors name it; ``-`` is standard input.
+
+    Raises:
+        CommandError: the file cannot be read, is not YAML, is empty, or holds something else.
+    """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
         documents = [item for item in yaml.safe_load_all(text) if item is not None]
@@ -26,18 +35,19 @@ def read_manifests(name: str) -> list[dict[str, Any]]:
         raise CommandError(f"{name} is not valid YAML: {error}", USAGE) from error
     if not documents:
         raise CommandError(f"{name} is empty: write a TrainingJob ({API_VERSION})", USAGE)
-    return [_checked(document, name, number) for number, document in enumerate(documents, start=1)]
+    found = [(f"{name}, document {number}", document) for number, document in enumerate(documents, start=1)]
+    for where, document in found:
+        if not isinstance(document, dict):
+            raise CommandError(f"{where}: it is not an object", USAGE)
+    return found
 
 
-def _checked(document: Any, name: str, number: int) -> dict[str, Any]:
-    where = f"{name}, document {number}"
-    if not isinstance(document, dict):
-        raise CommandError(f"{where}: it is not an object", USAGE)
+def _checked(document: dict[str, Any], where: str) -> dict[str, Any]:
     found = (document.get("apiVersion"), document.get("kind"))
     if found != (API_VERSION, "TrainingJob"):
         raise CommandError(
             f"{where}: it is a {found[1]} of {found[0]}; submit accepts TrainingJobs of {API_VERSION}; "
-            "apply other objects with kubectl",
+            "apply other objects with kubectl, or see laneway convert",
             USAGE,
         )
     metadata = document.get("metadata")

@@ -1,23 +1,29 @@
-"""Writes tables for people, and JSON and YAML for programs."""
+"""Writes tables for people, and JSON, YAML and names for programs."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
 
-def write_object(value: Any, output: str, to: TextIO | None = None) -> None:
+def write_object(value: Any, output: str) -> None:
     """Write an object as ``json`` or ``yaml``."""
-    out = to or sys.stdout
     if output == "json":
-        json.dump(value, out, indent=2, ensure_ascii=False)
-        out.write("\n")
+        json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
     else:
-        yaml.safe_dump(value, out, sort_keys=False, allow_unicode=True)
+        yaml.dump(value, sys.stdout, _Dumper, sort_keys=False, allow_unicode=True)
+
+
+def write_document(value: Any, output: str) -> None:
+    """Write an object as one of a stream, which kubectl reads: JSON, or YAML after ``---``."""
+    if output == "yaml":
+        sys.stdout.write("---\n")
+    write_object(value, output)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -28,3 +34,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines, such as a script, as it reads."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

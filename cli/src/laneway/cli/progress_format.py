@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from laneway.api import rfc3339
 from laneway.api.job_conditions import SummaryState
-from laneway.cli.job_format import Object, duration, finished, state, status
+from laneway.cli.job_format import Object, duration
+from laneway.sdk.job_object import finished, state, status
 
 
 def percent(job: Object) -> str:

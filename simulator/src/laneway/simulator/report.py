@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from laneway.scheduling import Demand
 from laneway.simulator.simulation import Simulation
 from laneway.simulator.trace import TraceJob
+from laneway.simulator.units import number_text, time_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +75,48 @@ class Report:
     """The reasons of the first ten unfinished jobs."""
 
 
-COLUMNS = (
-    ("POLICY", "policy"),
-    ("PLACEMENT", "placement"),
-    ("JOBS", "jobs"),
-    ("UNFINISHED", "unfinished_jobs"),
-    ("AVG JCT", "average_jct_seconds"),
-    ("MEDIAN", "median_jct_seconds"),
-    ("P95", "p95_jct_seconds"),
-    ("P99", "p99_jct_seconds"),
-    ("MAKESPAN", "makespan_seconds"),
-    ("AVG QUEUED", "average_queueing_seconds"),
-    ("PREEMPTIONS", "preemptions"),
-    ("UTILIZATION", "utilization_ratio"),
-    ("FRAGMENTED", "fragmentation_ratio"),
-    ("FAIRNESS", "jain_fairness_ratio"),
-    ("DECIDING", "decision_seconds"),
+TABLE_WIDTH = 100
+"""Characters of a line of the table; policies that find no room follow below."""
+
+_Format = Callable[[Sequence[Any]], list[str]]
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    return [str(value) for value in values]
+
+
+def _numbers(values: Sequence[Any]) -> list[str]:
+    return [number_text(float(value)) for value in values]
+
+
+def _percents(values: Sequence[Any]) -> list[str]:
+    return [f"{100 * value:.1f} %" for value in values]
+
+
+def _times(values: Sequence[Any]) -> list[str]:
+    """Return times in one unit, so that they can be compared: the one that suits the shortest of them."""
+    unit_seconds, unit = time_unit(min((value for value in values if value > 0), default=0.0))
+    return [f"{number_text(value / unit_seconds)} {unit}" for value in values]
+
+
+_FIGURES: tuple[tuple[str, str, _Format], ...] = (
+    ("policy", "policy", _texts),
+    ("placement", "placement", _texts),
+    ("jobs", "jobs", _texts),
+    ("unfinished", "unfinished_jobs", _texts),
+    ("average JCT", "average_jct_seconds", _times),
+    ("median JCT", "median_jct_seconds", _times),
+    ("p95 JCT", "p95_jct_seconds", _times),
+    ("p99 JCT", "p99_jct_seconds", _times),
+    ("makespan", "makespan_seconds", _times),
+    ("average queueing", "average_queueing_seconds", _times),
+    ("preemptions", "preemptions", _texts),
+    ("utilization", "utilization_ratio", _percents),
+    ("fragmented", "fragmentation_ratio", _percents),
+    ("fairness", "jain_fairness_ratio", _numbers),
+    ("deciding", "decision_seconds", _times),
 )
+"""Title, field and format of each line of the table."""
 
 
 def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
@@ -174,25 +200,36 @@ def as_json(reports: Iterable[Report]) -> list[dict[str, Any]]:
     return [asdict(item) for item in reports]
 
 
-def as_table(reports: Iterable[Report]) -> str:
-    """Return the reports as a table; times in seconds."""
-    rows = [[title for title, _ in COLUMNS]]
-    for item in reports:
-        rows.append([_cell(getattr(item, field)) for _, field in COLUMNS])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+def figures(reports: Sequence[Report]) -> list[list[str]]:
+    """Return the lines of the table: a figure's title, and its value with its unit for each policy."""
+    return [
+        [title, *format_values([getattr(item, field) for item in reports])]
+        for title, field, format_values in _FIGURES
+    ]
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
-    return str(value)
+def as_table(reports: Sequence[Report]) -> str:
+    """Return the figures, one policy a column, within ``TABLE_WIDTH`` characters."""
+    lines = figures(reports)
+    titles_width = max(len(line[0]) for line in lines)
+    widths = [max(len(line[column]) for line in lines) for column in range(1, len(lines[0]))]
+    blocks, first = [], 0
+    while first < len(widths):
+        last, width = first + 1, titles_width + 2 + widths[first]
+        while last < len(widths) and width + 2 + widths[last] <= TABLE_WIDTH:
+            width += 2 + widths[last]
+            last += 1
+        blocks.append(
+            "\n".join(
+                "  ".join(
+                    [line[0].ljust(titles_width)]
+                    + [line[1 + column].rjust(widths[column]) for column in range(first, last)]
+                )
+                for line in lines
+            )
+        )
+        first = last
+    return "\n\n".join(blocks)
 
 
 def _ratio(part: float, whole: float) -> float:

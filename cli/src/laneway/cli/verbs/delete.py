@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from laneway.cli.exit_codes import NOT_FOUND, OK, CommandError
-from laneway.cli.verbs.options import add_cluster_options, open_cluster
+from laneway.cli.exit_codes import OK
+from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.sdk import NotFoundError
 
 HELP = "Delete TrainingJobs"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("name", nargs="+", help="names of the TrainingJobs")
     parser.add_argument(
         "--ignore-not-found", action="store_true", help="treat a missing TrainingJob as deleted"
     )
     parser.add_argument("--wait", action="store_true", help="wait until they are gone before returning")
-    add_cluster_options(parser)
+    add_job_arguments(parser, several=True)
 
 
 def run(arguments: Namespace) -> int:
     """Delete them, in the order of the command line."""
-    cluster, namespace = open_cluster(arguments)
+    client = open_client(arguments)
     for name in arguments.name:
         try:
-            cluster.delete(namespace, name)
-        except CommandError as error:
-            if error.exit_code != NOT_FOUND or not arguments.ignore_not_found:
+            client.delete_job(name)
+        except NotFoundError:
+            if not arguments.ignore_not_found:
                 raise
             continue
         if arguments.wait:
-            for job in cluster.watch(namespace, name, None):
-                if job is None:
-                    break
+            for _ in client.watch_job(name):  # it ends when the job is gone
+                pass
         print(f"TrainingJob {name} deleted.")
     return OK

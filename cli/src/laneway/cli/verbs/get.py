@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from laneway.api.quantity import format_bytes
 from laneway.cli import job_format, progress_format
 from laneway.cli.exit_codes import OK
+from laneway.cli.job_table import FORMATS, show_changes, show_jobs
 from laneway.cli.output import table, write_object
-from laneway.cli.verbs.options import add_job_arguments, read_job
+from laneway.cli.verbs.options import add_job_arguments, add_output_option, open_client
+from laneway.sdk import NotFoundError, TrainingJob
+from laneway.sdk.job_object import conditions, status, waiting
 
 HELP = "Show a TrainingJob in detail"
 
-add_arguments = partial(add_job_arguments, output=True)
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("--watch", action="store_true", help="show it as a line, and again after each change")
+    add_output_option(parser, *FORMATS)
+    add_job_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Show it."""
-    job = read_job(arguments)
-    if arguments.output:
-        write_object(job, arguments.output)
+    client = open_client(arguments)
+    if arguments.watch:
+        show_changes(_until_deleted(client.watch_job(arguments.name)), arguments.output, namespaces=False)
+        raise NotFoundError(f"TrainingJob {arguments.name} not found, or deleted")
+    job = client.get_job(arguments.name)
+    if arguments.output in FORMATS:
+        show_jobs([job], arguments.output, namespaces=False)
+    elif arguments.output:
+        write_object(dict(job.object), arguments.output)
     else:
-        print("\n".join(description(job, time.time())))
+        print("\n".join(description(job.object, time.time())))
     return OK
+
+
+def _until_deleted(states: Iterator[TrainingJob | None]) -> Iterator[list[TrainingJob]]:
+    yield from ([job] for job in states if job)
 
 
 def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     """Yield a job's description, line by line."""
-    status = job_format.status(job)
+    known = status(job)
     metadata = job["metadata"]
     yield f"Name:         {metadata['namespace']}/{metadata['name']}"
     yield f"State:        {job_format.state_and_reason(job)}"
@@ -39,10 +56,10 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     if scaling := job_format.scaling(job):
         yield f"Workers:      {scaling}"
     yield f"Age:          {job_format.age(job, now_seconds)}"
-    yield f"Service:      {job_format.attained_service(job, now_seconds)}, queue {status.get('queue', 0)}"
+    yield f"Service:      {job_format.attained_service(job, now_seconds)}, queue {known.get('queue', 0)}"
     yield (
-        f"Attempts:     {status.get('attempt', 0)} (preemptions {status.get('preemptions', 0)}, "
-        f"restarts after failures {status.get('restarts', 0)})"
+        f"Attempts:     {known.get('attempt', 0)} (preemptions {known.get('preemptions', 0)}, "
+        f"restarts after failures {known.get('restarts', 0)})"
     )
     if preemption := job_format.last_preemption(job, now_seconds):
         yield f"Preempted:    {preemption}"
@@ -52,24 +69,24 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"Rescale:      {pending}"
     if progress := progress_format.progress(job, now_seconds):
         yield f"Progress:     {progress}"
-    if warning := (status.get("progress") or {}).get("warning"):
+    if warning := (known.get("progress") or {}).get("warning"):
         yield f"Warning:      {warning}"
-    yield from _measured(status)
-    if job_format.waiting(job):
+    yield from _measured(known)
+    if waiting(job):
         yield "Waiting:"
         yield from (f"  {line}" for line in job_format.explanation(job, now_seconds))
     if placement := job_format.placement(job):
         yield "Placement:"
         yield from (f"  {line}" for line in placement)
-    if conditions := job_format.conditions(job):
+    if found := conditions(job):
         yield "Conditions:"
-        rows = [[item["type"], item["status"], item["reason"], item["message"]] for item in conditions]
+        rows = [[item["type"], item["status"], item["reason"], item["message"]] for item in found]
         yield from (f"  {line}" for line in table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows).splitlines())
 
 
-def _measured(status: Mapping[str, Any]) -> Iterator[str]:
+def _measured(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was measured of a job."""
-    profile = status.get("profile")
+    profile = known.get("profile")
     if profile:
         yield (
             f"Profile:      persistent {format_bytes(profile['persistentBytes'])}, "
@@ -79,8 +96,8 @@ def _measured(status: Mapping[str, Any]) -> Iterator[str]:
         )
         if points := progress_format.pace_by_cpus(profile):
             yield f"By CPUs:      {points}"
-    if cpus := status.get("cpus"):
+    if cpus := known.get("cpus"):
         message = f". {cpus['message']}" if cpus.get("message") else ""
         yield f"CPUs:         {cpus['allocated']} for each worker, which requests {cpus['requested']}{message}"
-    if goodput := progress_format.goodput(status.get("goodput") or {}, status.get("attemptBatch") or 0):
+    if goodput := progress_format.goodput(known.get("goodput") or {}, known.get("attemptBatch") or 0):
         yield f"Goodput:      {goodput}"

@@ -1,22 +1,18 @@
-"""``logs``: a worker's log, through preemptions and restarts if it is followed."""
+"""``logs``: the logs of a job's workers, through preemptions and restarts if they are followed."""
 
 from __future__ import annotations
 
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
-from typing import Any
 
-from laneway.api.job_conditions import ConditionType
 from laneway.cli import job_format
-from laneway.cli.cluster import Cluster
-from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE, CommandError
-from laneway.cli.verbs.options import add_job_arguments, open_cluster
+from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, CommandError
+from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.sdk import NotFoundError, TrainingJobClient
+from laneway.sdk.cluster import Object
 
-HELP = "Print the logs of a worker"
-_TRAINER = "trainer"
-_POLL_SECONDS = 1.0
+HELP = "Print the logs of a worker, or of all"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,79 +20,59 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="stream the logs of all attempts until the job has ended"
     )
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "-w", "--worker", type=int, default=0, help="rank of the worker (default: %(default)s)"
     )
-    parser.add_argument(
-        "-c", "--container", help=f"name of the container (default: {_TRAINER}, else the first)"
+    which.add_argument(
+        "--all-workers", action="store_true", help="print all workers' lines, each after its pod's name"
     )
+    parser.add_argument("-c", "--container", help="name of the container (default: trainer, else the first)")
     add_job_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Write the worker's log to standard output."""
-    cluster, namespace = open_cluster(arguments)
-    job = cluster.read(namespace, arguments.name)
-    ranks = job_format.ranks(job)
-    if not 0 <= arguments.worker < ranks:
-        raise CommandError(
-            f"--worker is {arguments.worker}: {arguments.name} has the ranks 0 to {ranks - 1}", USAGE
-        )
-    if arguments.follow:
-        return _follow(cluster, namespace, arguments)
-    pod = cluster.pod(namespace, f"{arguments.name}-{arguments.worker}")
-    if pod is None or not has_started(pod, container_of(pod, arguments.container)):
-        raise CommandError("no logs yet: " + " ".join(job_format.explanation(job, time.time())), NOT_FOUND)
-    _write(cluster, namespace, pod, arguments, follow=False)
+    """Write the logs to standard output."""
+    client = open_client(arguments)
+    try:
+        if arguments.all_workers:
+            _write_lines(client, arguments)
+        else:
+            _write_pieces(client, arguments)
+    except NotFoundError as error:
+        explanation = job_format.explanation(client.get_job(arguments.name).object, time.time())
+        raise CommandError(f"no logs yet: {' '.join(explanation)}", NOT_FOUND) from error
+    if arguments.follow and client.get_job(arguments.name).status == "Failed":
+        return FAILED
     return OK
 
 
-def _follow(cluster: Cluster, namespace: str, arguments: Namespace) -> int:
-    """Write one attempt after the other, until the job has ended."""
-    written: set[str] = set()
-    printed = ""
-    while True:
-        job = cluster.read(namespace, arguments.name)
-        pod = cluster.pod(namespace, f"{arguments.name}-{arguments.worker}")
-        if pod is not None and pod["metadata"]["uid"] not in written:
-            if has_started(pod, container_of(pod, arguments.container)):
-                written.add(pod["metadata"]["uid"])
-                _write(cluster, namespace, pod, arguments, follow=True)
-                continue
-        elif job_format.finished(job):
-            return FAILED if job_format.condition_holds(job, ConditionType.FAILED) else OK
-        explanation = job_format.explanation(job, time.time())[0]
-        if pod is None and explanation != printed:
-            printed = explanation
-            print(f"# {explanation}", file=sys.stderr, flush=True)
-        time.sleep(_POLL_SECONDS)
+def _write_lines(client: TrainingJobClient, arguments: Namespace) -> None:
+    for line in client.get_job_logs(
+        arguments.name, worker=None, container=arguments.container, follow=arguments.follow
+    ):
+        print(line, flush=arguments.follow)
 
 
-def _write(
-    cluster: Cluster, namespace: str, pod: Mapping[str, Any], arguments: Namespace, *, follow: bool
-) -> None:
-    container = container_of(pod, arguments.container)
-    for chunk in cluster.log(namespace, pod["metadata"]["name"], container, follow=follow):
-        sys.stdout.buffer.write(chunk)
+def _write_pieces(client: TrainingJobClient, arguments: Namespace) -> None:
+    """Write a log as it arrives, so that a progress bar moves."""
+    logs = client.worker_logs(
+        arguments.name, worker=arguments.worker, container=arguments.container, follow=arguments.follow
+    )
+    (log,) = logs.values()
+    for piece in log.pieces(_Notice().show):
+        sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 
 
-def container_of(pod: Mapping[str, Any], requested: str | None) -> str:
-    """Return the requested container, or the default one.
+class _Notice:
+    """Tells once why there is nothing to read."""
 
-    Raises:
-        CommandError: the pod has no container of that name.
-    """
-    names = [item["name"] for item in pod["spec"]["containers"]]
-    if requested is None:
-        return _TRAINER if _TRAINER in names else names[0]
-    if requested not in names:
-        raise CommandError(f"--container is {requested}: the pod has {', '.join(names)}", USAGE)
-    return requested
+    def __init__(self) -> None:
+        self._shown = ""
 
-
-def has_started(pod: Mapping[str, Any], container: str) -> bool:
-    """Whether a container has started, so that it has a log."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    state = next((item.get("state") or {} for item in statuses if item["name"] == container), {})
-    return bool(state.get("running") or state.get("terminated"))
+    def show(self, job: Object) -> None:
+        explanation = job_format.explanation(job, time.time())[0]
+        if explanation != self._shown:
+            self._shown = explanation
+            print(f"# {explanation}", file=sys.stderr, flush=True)

@@ -1,30 +1,35 @@
-"""Arguments that several verbs share, and the cluster that they choose."""
+"""Arguments that several verbs share, and the client that they choose."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Sequence
 
-from laneway.cli.cluster import Cluster, Object
+from laneway.sdk import ForbiddenError, LanewayError, TrainingJobClient
+from laneway.sdk.cluster import Object, gpu_nodes_path
 
 
-def add_job_arguments(parser: ArgumentParser, *, output: bool = False) -> None:
-    """Add the arguments of a verb on one TrainingJob: its name, the cluster, and ``-o`` if the verb has it."""
-    parser.add_argument("name", help="name of the TrainingJob")
-    if output:
-        add_output_option(parser)
+def add_job_arguments(parser: ArgumentParser, *, several: bool = False) -> None:
+    """Add the arguments of a verb on one TrainingJob, or on several: the names, and the cluster."""
+    kind = "names of the TrainingJobs" if several else "name of the TrainingJob"
+    name = parser.add_argument("name", nargs="+" if several else None, help=kind)
+    name.completer = _job_names  # type: ignore[attr-defined]  # argcomplete's hook
     add_cluster_options(parser)
 
 
-def add_cluster_options(parser: ArgumentParser) -> None:
-    """Add the options that choose the cluster and the namespace."""
+def add_cluster_options(parser: ArgumentParser, *, default: str | None = SUPPRESS) -> None:
+    """Add the options that choose the cluster and the namespace; a verb's own leave those before the verb in force."""
     parser.add_argument(
         "-n",
         "--namespace",
+        default=default,
         help="namespace of the request (default: the kubeconfig context's namespace; in a pod, the pod's)",
     )
-    parser.add_argument("--context", help="name of the kubeconfig context to use")
+    parser.add_argument("--context", default=default, help="name of the kubeconfig context to use")
     parser.add_argument(
-        "--kubeconfig", help="path to the kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)"
+        "--kubeconfig",
+        default=default,
+        help="path to the kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)",
     )
 
 
@@ -33,13 +38,41 @@ def add_output_option(parser: ArgumentParser, *more: str) -> None:
     parser.add_argument("-o", "--output", choices=["json", "yaml", *more], help="output format")
 
 
-def open_cluster(arguments: Namespace) -> tuple[Cluster, str]:
-    """Return the cluster of a command line, and its namespace."""
-    cluster = Cluster(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    return cluster, arguments.namespace or cluster.namespace
+def add_selection_options(parser: ArgumentParser) -> None:
+    """Add the options of a verb on many TrainingJobs: which of them, and the cluster."""
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="TrainingJobs of all namespaces")
+    parser.add_argument(
+        "-l", "--selector", metavar="LABELS", help="label selector, such as team=a or 'stage in (x, y)'"
+    )
+    add_cluster_options(parser)
 
 
-def read_job(arguments: Namespace) -> Object:
-    """Return the TrainingJob that a command line names."""
-    cluster, namespace = open_cluster(arguments)
-    return cluster.read(namespace, arguments.name)
+def open_client(arguments: Namespace) -> TrainingJobClient:
+    """Return the client of a command line's cluster and namespace."""
+    return TrainingJobClient(
+        namespace=arguments.namespace, kubeconfig=arguments.kubeconfig, context=arguments.context
+    )
+
+
+def _job_names(parsed_args: Namespace, **_: object) -> Sequence[str]:
+    """Return the names that a shell may complete; none where the cluster cannot be asked."""
+    try:
+        return [job.name for job in open_client(parsed_args).list_jobs()]
+    except LanewayError:
+        return ()
+
+
+def gpu_nodes(client: TrainingJobClient) -> list[Object]:
+    """Return the GPUNodes, by name.
+
+    Raises:
+        ForbiddenError: the user may not read them, and the message says which role allows it.
+    """
+    try:
+        found = client.cluster.get(gpu_nodes_path(), what="GPUNodes")["items"]
+    except ForbiddenError as error:
+        raise ForbiddenError(
+            f"{error}. GPUNodes show the pods of all tenants: an administrator may bind you to the ClusterRole "
+            "that ends with gpunodes-view"
+        ) from error
+    return sorted(found, key=lambda each: str(each["metadata"]["name"]))

@@ -11,7 +11,8 @@ from laneway.api.job_conditions import ConditionType
 from laneway.cli import job_format
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, TIMED_OUT, USAGE, CommandError
-from laneway.cli.verbs.options import add_job_arguments, open_cluster
+from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.sdk.job_object import condition_holds, finished
 
 HELP = "Wait until a TrainingJob has ended or a condition holds"
 ENDED, DELETED = "ended", "deleted"
@@ -40,21 +41,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Watch the job until the wait is over."""
-    deadline_seconds = None
+    timeout_seconds = None
     if arguments.timeout is not None:
         try:
-            deadline_seconds = time.monotonic() + parse_duration(arguments.timeout)
+            timeout_seconds = parse_duration(arguments.timeout)
         except ValueError as error:
             raise CommandError(f"--timeout: {error}", USAGE) from error
-    cluster, namespace = open_cluster(arguments)
     last: Mapping[str, Any] | None = None
-    for job in cluster.watch(namespace, arguments.name, deadline_seconds):
+    for seen in open_client(arguments).watch_job(arguments.name, timeout=timeout_seconds):
+        job = seen.object if seen else None
         code = exit_code(job, last, arguments.name, arguments.condition)
         if code is not None:
             return code
         last = job
-        if deadline_seconds is not None and time.monotonic() >= deadline_seconds:
-            break
     explanation = " ".join(job_format.explanation(last, time.time())) if last else ""
     raise CommandError(f"timed out after {arguments.timeout}: {explanation}", TIMED_OUT)
 
@@ -75,10 +74,10 @@ def exit_code(
             f"TrainingJob {name} {'not found' if before is None else 'was deleted during the wait'}",
             NOT_FOUND,
         )
-    if condition == DELETED or not (job_format.finished(job) or job_format.condition_holds(job, condition)):
+    if condition == DELETED or not (finished(job) or condition_holds(job, condition)):
         return None
     print("\n".join(job_format.explanation(job, time.time())))
     if condition == ENDED:
-        return FAILED if job_format.condition_holds(job, ConditionType.FAILED) else OK
-    passed = condition in PASSED_BY_COMPLETION and job_format.condition_holds(job, ConditionType.COMPLETE)
-    return OK if passed or job_format.condition_holds(job, condition) else FAILED
+        return FAILED if condition_holds(job, ConditionType.FAILED) else OK
+    passed = condition in PASSED_BY_COMPLETION and condition_holds(job, ConditionType.COMPLETE)
+    return OK if passed or condition_holds(job, condition) else FAILED

@@ -12,7 +12,7 @@ from laneway.simulator.history import Interval, Phase
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.outcome import Outcome
 from laneway.simulator.html_report.plot import Plot, color, time_axis
-from laneway.simulator.html_report.units import rounded, time_text
+from laneway.simulator.units import rounded, time_text
 
 MOST_ROWS = 64
 MOST_HOLDS = 2500
@@ -40,12 +40,12 @@ class Row:
     gpus: tuple[str, ...]
 
 
-def gantt(outcome: Outcome) -> Plot | None:
-    """Return the plot, or None if no job has held a GPU."""
+def gantt(outcome: Outcome, span_seconds: float) -> Plot | None:
+    """Return the plot, on the time axis of the longest simulation; None if no job has held a GPU."""
     if not outcome.intervals:
         return None
     rows = rows_of(outcome.gpus_by_node)
-    unit_seconds, x_axis = time_axis(outcome.to_seconds - outcome.from_seconds)
+    unit_seconds, x_axis = time_axis(span_seconds)
     holds = _holds(outcome.intervals, rows) if all(len(row.gpus) == 1 for row in rows) else None
     if holds is not None and len(holds) <= MOST_HOLDS:
         traces = list(_bars(outcome, holds, unit_seconds))
@@ -66,6 +66,7 @@ def gantt(outcome: Outcome) -> Plot | None:
         y_axis | {"automargin": True},
         min(_MOST_PIXELS, _PIXELS_PER_ROW * len(rows)) + _PIXELS_AROUND,
         {"barmode": "overlay", "hovermode": "closest"},
+        over_time=True,
     )
 
 

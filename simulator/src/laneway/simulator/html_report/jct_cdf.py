@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from laneway.simulator.html_report.outcome import Outcome
-from laneway.simulator.html_report.plot import Plot, color
-from laneway.simulator.html_report.units import rounded, time_unit
+from laneway.simulator.html_report.plot import Plot, line
+from laneway.simulator.units import rounded, time_unit
 
 MOST_POINTS = 400
 """Of one line; more could not be told apart."""
@@ -24,7 +24,7 @@ def jct_cdf(outcomes: Sequence[Outcome]) -> Plot | None:
         return None
     logarithmic = max(values) / max(1e-3, min(values)) >= _LOGARITHMIC_FROM_RATIO
     unit_seconds, unit = (1.0, "s") if logarithmic else time_unit(max(values))
-    traces = []
+    traces: list[dict[str, Any]] = []
     for number, outcome in enumerate(outcomes):
         points = _points(outcome.completion_seconds, outcome.report.jobs + outcome.report.unfinished_jobs)
         if points:
@@ -33,7 +33,7 @@ def jct_cdf(outcomes: Sequence[Outcome]) -> Plot | None:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "line": {"shape": "hv", "color": color(number), "width": 2},
+                "line": {**line(number), "shape": "hv"},
                 "name": escape(outcome.name),
                 "x": rounded(max(1e-3, seconds) / unit_seconds for seconds, _ in points),
                 "y": rounded(ratio for _, ratio in points),

@@ -13,8 +13,7 @@ from laneway.simulator.html_report.outcome import Outcome
 from laneway.simulator.html_report.plot import Plot, plotly_script, rendered
 from laneway.simulator.html_report.queue_plot import queue_plot
 from laneway.simulator.html_report.shares import shares
-from laneway.simulator.html_report.units import number_text
-from laneway.simulator.report import COLUMNS
+from laneway.simulator.report import figures
 
 _OPEN_AT_FIRST = 2
 """The plots of this many policies are open; those of the others open on a click."""
@@ -40,6 +39,8 @@ def html_page(
         parameters: all parameters by name, for each outcome.
         interrupted: whether the last outcome is incomplete.
     """
+    start = min(outcome.from_seconds for outcome in outcomes)
+    span = max(outcome.to_seconds for outcome in outcomes) - start
     identifiers = (f"plot-{number}" for number in count(1))
 
     def drawn(plot: Plot | None, without: str) -> str:
@@ -48,8 +49,8 @@ def html_page(
     def policy(outcome: Outcome, *, open_at_first: bool) -> str:
         return (
             f"<details{' open' if open_at_first else ''}><summary>{escape(outcome.name)}</summary>"
-            f"<h3>Occupancy</h3>{drawn(gantt(outcome), 'No job has held a GPU.')}"
-            f"<h3>GPUs by job</h3>{drawn(shares(outcome), 'No job has held a GPU.')}</details>"
+            f"<h3>Occupancy</h3>{drawn(gantt(outcome, span), 'No job has held a GPU.')}"
+            f"<h3>GPUs held</h3>{drawn(shares(outcome, span), 'No job has held a GPU.')}</details>"
         )
 
     folder = files(__package__)
@@ -57,13 +58,13 @@ def html_page(
     script = folder.joinpath("page.js").read_text(encoding="utf-8")
     body = [
         f"<h1>{escape(trace)}</h1>",
-        f"<p>Simulated on {escape(cluster)}. Times in the table are seconds.</p>",
+        f"<p>Simulated on {escape(cluster)}. The plots over time have one axis: a zoom of one is one of all.</p>",
         '<p class="warning">Interrupted: the last policy is incomplete.</p>' if interrupted else "",
         _figures(outcomes),
         "<h2>Job completion times</h2>",
         drawn(jct_cdf(outcomes), "No job has finished."),
         "<h2>Queue</h2>",
-        drawn(queue_plot(outcomes), "Nothing has happened."),
+        drawn(queue_plot(outcomes, span), "Nothing has happened."),
         "<h2>GPUs</h2>",
         *(policy(outcome, open_at_first=number < _OPEN_AT_FIRST) for number, outcome in enumerate(outcomes)),
         "<h2>Parameters</h2>",
@@ -80,13 +81,13 @@ def html_page(
 
 
 def _figures(outcomes: Sequence[Outcome]) -> str:
-    rows = [[_cell(getattr(outcome.report, field)) for _, field in COLUMNS] for outcome in outcomes]
+    titles, *rows = figures([outcome.report for outcome in outcomes])
     unfinished = "".join(
         f"<p>{escape(outcome.name)}: unfinished: {escape(line)}</p>"
         for outcome in outcomes
         for line in outcome.report.unfinished
     )
-    return _table([title.capitalize() for title, _ in COLUMNS], rows) + unfinished
+    return _table(titles, rows) + unfinished
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], css: str = "figures") -> str:
@@ -99,7 +100,3 @@ def _parameters(parameters: Sequence[Mapping[str, object]]) -> Iterator[list[str
     names = dict.fromkeys(name for each in parameters for name in each)
     for name in names:
         yield [name, *("" if each.get(name) is None else str(each[name]) for each in parameters)]
-
-
-def _cell(value: object) -> str:
-    return number_text(value) if isinstance(value, float) else str(value)

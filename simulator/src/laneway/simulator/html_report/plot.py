@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from laneway.simulator.html_report.units import time_unit
+from laneway.simulator.units import time_unit
 
 COLORS = (
     "#3b82f6",
@@ -23,8 +23,10 @@ COLORS = (
 )
 """Colors of series: readable on a light and on a dark page."""
 
-REST_COLOR = "#9aa5b8"
-"""The color of all other jobs together."""
+_GOLDEN_ANGLE = 137.508
+"""Hues this far apart stay apart, however many there are."""
+
+_DASHES = ("solid", "dot", "dash", "longdash", "dashdot", "longdashdot")
 
 CONFIG = {
     "displaylogo": False,
@@ -52,10 +54,20 @@ class Plot:
     layout: Mapping[str, Any] = field(default_factory=dict)
     """What is special about its layout."""
 
+    over_time: bool = False
+    """Whether its x axis is the page's time axis: a zoom of it is one of all such plots."""
+
 
 def color(number: int) -> str:
-    """Return the color of a series; colors repeat."""
-    return COLORS[number % len(COLORS)]
+    """Return the color of a series; no two are alike."""
+    if number < len(COLORS):
+        return COLORS[number]
+    return f"hsl({number * _GOLDEN_ANGLE % 360:.0f},55%,52%)"
+
+
+def line(number: int) -> dict[str, Any]:
+    """Return the color and the dashes of a policy's line: one that runs below another shows through its gaps."""
+    return {"color": color(number), "width": 2, "dash": _DASHES[number % len(_DASHES)]}
 
 
 def time_axis(span_seconds: float) -> tuple[float, dict[str, Any]]:
@@ -106,4 +118,5 @@ def rendered(plot: Plot, identifier: str) -> str:
         default_height=f"{plot.height_pixels}px",
         div_id=identifier,
     )
-    return f'<figure role="img" aria-label="{escape(plot.title)}">{drawing}</figure>'
+    over_time = " data-time" if plot.over_time else ""
+    return f'<figure role="img" aria-label="{escape(plot.title)}"{over_time}>{drawing}</figure>'

@@ -7,16 +7,15 @@ from html import escape
 
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.outcome import Outcome
-from laneway.simulator.html_report.plot import Plot, color, time_axis
-from laneway.simulator.html_report.units import rounded
+from laneway.simulator.html_report.plot import Plot, line, time_axis
+from laneway.simulator.units import rounded
 
 BUCKETS = 440
 
 
-def queue_plot(outcomes: Sequence[Outcome]) -> Plot | None:
-    """Return the plot, averaged over equal parts of the longest simulation; None if nothing has happened."""
+def queue_plot(outcomes: Sequence[Outcome], span: float) -> Plot | None:
+    """Return the plot, averaged over equal parts of the longest simulation's seconds; None if nothing has happened."""
     start = min(outcome.from_seconds for outcome in outcomes)
-    span = max(outcome.to_seconds for outcome in outcomes) - start
     if span <= 0:
         return None
     buckets = Buckets(0.0, span, BUCKETS)
@@ -26,7 +25,7 @@ def queue_plot(outcomes: Sequence[Outcome]) -> Plot | None:
         {
             "type": "scatter",
             "mode": "lines",
-            "line": {"color": color(number), "width": 2},
+            "line": line(number),
             "name": escape(outcome.name),
             "x": rounded(middles),
             "y": rounded(
@@ -38,4 +37,4 @@ def queue_plot(outcomes: Sequence[Outcome]) -> Plot | None:
         for number, outcome in enumerate(outcomes)
     ]
     y_axis = {"title": {"text": "waiting jobs"}, "rangemode": "tozero"}
-    return Plot("Waiting jobs over time", traces, x_axis, y_axis, layout={"hovermode": "x"})
+    return Plot("Waiting jobs over time", traces, x_axis, y_axis, layout={"hovermode": "x"}, over_time=True)

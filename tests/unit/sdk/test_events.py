@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from laneway.cli.verbs.events import of_an_earlier_job
+from laneway.sdk.job import of_an_earlier_job
 
 JOB = {"uid": "new", "creationTimestamp": "2026-01-31T12:00:00Z"}
 

@@ -1,4 +1,4 @@
-"""``pause``, ``resume``, ``offload``, ``restore``: orders to the running workers of TrainingJobs."""
+"""``pause``, ``unpause``, ``offload``, ``restore``: orders to the running workers of TrainingJobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import partial
 
 from laneway.api.names import JOB_LABEL
 from laneway.api.orders import Order
-from laneway.cli.cluster import Cluster, Object
 from laneway.cli.exit_codes import FAILED, OK, CommandError
 from laneway.cli.gpu_node_orders import GPUNodeOrders
-from laneway.cli.verbs.options import add_cluster_options, open_cluster
+from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.sdk import TrainingJobClient
+from laneway.sdk.cluster import Object, pods_path
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,18 @@ class Verb:
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the verb's arguments."""
-        parser.add_argument("name", nargs="+", help="names of the TrainingJobs")
         if self.gives:
             parser.add_argument(
                 "--reason", default="by hand", help="reason shown to the job's users (default: %(default)s)"
             )
-        add_cluster_options(parser)
+        add_job_arguments(parser, several=True)
 
     def run(self, arguments: Namespace) -> int:
         """Give or withdraw the order, for each job and each of its running workers."""
-        cluster, namespace = open_cluster(arguments)
+        client = open_client(arguments)
         for name in arguments.name:
-            cluster.read(namespace, name)
-            pods = _running(cluster, namespace, name)
+            client.get_job(name)
+            pods = _running(client, name)
             if not pods:
                 raise CommandError(f"TrainingJob {name} has no running workers to {self._name}", FAILED)
             for node, on_node in sorted(_by_node(pods).items()):
@@ -52,7 +52,7 @@ class Verb:
                     if self.gives
                     else partial(self._withdraw, on_node)
                 )
-                GPUNodeOrders(cluster, node).change(change)
+                GPUNodeOrders(client.cluster, node).change(change)
             for pod in pods:
                 print(f"{pod['metadata']['name']} on {pod['spec']['nodeName']} {self.done}")
         return OK
@@ -87,7 +87,7 @@ VERBS: Mapping[str, Verb] = {
         True,
         "ordered to pause",
     ),
-    "resume": Verb("Resume paused TrainingJobs", Order.PAUSE, False, "resumed"),
+    "unpause": Verb("Let paused TrainingJobs run again", Order.PAUSE, False, "unpaused"),
     "offload": Verb(
         "Pause TrainingJobs and move their GPU memory to the hosts",
         Order.OFFLOAD,
@@ -103,10 +103,11 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
-def _running(cluster: Cluster, namespace: str, job: str) -> list[Object]:
+def _running(client: TrainingJobClient, job: str) -> list[Object]:
+    path, what = pods_path(client.namespace), f"pods in namespace {client.namespace}"
     return [
         pod
-        for pod in cluster.pods(namespace, f"{JOB_LABEL}={job}")
+        for pod in client.cluster.get(path, what=what, labelSelector=f"{JOB_LABEL}={job}")["items"]
         if pod.get("status", {}).get("phase") == "Running" and pod["spec"].get("nodeName")
     ]
 

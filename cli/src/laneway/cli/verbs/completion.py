@@ -1,0 +1,23 @@
+"""``completion``: the script with which a shell completes verbs, flags and the names of TrainingJobs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from laneway.cli.exit_codes import OK
+
+HELP = "Print the script with which a shell completes commands"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.epilog = 'bash and zsh: eval "$(laneway completion bash)"; fish: laneway completion fish | source.'
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"])
+
+
+def run(arguments: Namespace) -> int:
+    """Print it."""
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["laneway"], shell=arguments.shell))
+    return OK

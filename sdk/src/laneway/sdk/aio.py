@@ -1,0 +1,122 @@
+"""``AsyncTrainingJobClient``: the same verbs for asyncio. Each request runs on a thread of its own, and a cancelled one is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from typing import Any, TypeVar
+
+from laneway.sdk.client import COMPLETE, TrainingJobClient, check_status, reached
+from laneway.sdk.job import Event, TrainingJob
+from laneway.sdk.logs import lines_of
+from laneway.sdk.trainers import Trainer
+from laneway.sdk.watch import JobWatch
+
+T = TypeVar("T")
+_END: Any = object()
+
+
+class AsyncTrainingJobClient:
+    """The TrainingJobs of one namespace, as ``TrainingJobClient``, whose methods describe arguments and errors."""
+
+    def __init__(self, client: TrainingJobClient | None = None) -> None:
+        """Use the cluster and the namespace of a client; None: of ``TrainingJobClient()``."""
+        self._client = client or TrainingJobClient()
+
+    async def train(
+        self,
+        trainer: Trainer,
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        spec: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Create the TrainingJob of a trainer and return its name."""
+        return await asyncio.to_thread(
+            self._client.train, trainer, name=name, labels=labels, annotations=annotations, spec=spec
+        )
+
+    async def create_job(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> TrainingJob:
+        """Create a TrainingJob from its manifest."""
+        return await asyncio.to_thread(self._client.create_job, manifest, dry_run=dry_run)
+
+    async def list_jobs(
+        self, *, label_selector: str | None = None, all_namespaces: bool = False
+    ) -> list[TrainingJob]:
+        """Return the TrainingJobs of the namespace, or of all."""
+        return await asyncio.to_thread(
+            self._client.list_jobs, label_selector=label_selector, all_namespaces=all_namespaces
+        )
+
+    async def get_job(self, name: str) -> TrainingJob:
+        """Return a TrainingJob."""
+        return await asyncio.to_thread(self._client.get_job, name)
+
+    async def get_job_logs(
+        self, name: str, *, worker: int | None = 0, container: str | None = None, follow: bool = False
+    ) -> AsyncIterator[str]:
+        """Yield the lines of a worker's log, or of all (None)."""
+        logs = await asyncio.to_thread(
+            self._client.worker_logs, name, worker=worker, container=container, follow=follow
+        )
+
+        def close() -> None:
+            for log in logs.values():
+                log.close()
+
+        async for line in _iterate(lines_of(logs, follow=follow), close):
+            yield line
+
+    async def get_job_events(self, name: str) -> list[Event]:
+        """Return the events of a job and its workers, the oldest first."""
+        return await asyncio.to_thread(self._client.get_job_events, name)
+
+    async def wait_for_job_status(
+        self,
+        name: str,
+        status: Collection[str] = COMPLETE,
+        timeout: float | None = 600,  # noqa: ASYNC109  # the name that Kubeflow's users know
+        callbacks: Collection[Callable[[TrainingJob], None]] = (),
+    ) -> TrainingJob:
+        """Wait until a job has one of these states, and return it."""
+        wanted = check_status(status)
+        async for job in self.watch_job(name, timeout=timeout):
+            if reached(job, wanted, name, callbacks):
+                return job
+        raise TimeoutError(
+            f"TrainingJob {name} was in none of the states {', '.join(sorted(wanted))} after {timeout} s"
+        )
+
+    async def watch_job(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # as in wait_for_job_status
+    ) -> AsyncIterator[TrainingJob | None]:
+        """Yield a job now, after each change, and once a minute; None, as the last, once it does not exist."""
+        client = self._client
+        watch = JobWatch(client.cluster, client.namespace, name=name, timeout_seconds=timeout)
+        async for job in _iterate(watch.states(), watch.close):
+            yield TrainingJob(job) if job else None
+
+    async def suspend_job(self, name: str) -> TrainingJob:
+        """Suspend a job."""
+        return await asyncio.to_thread(self._client.suspend_job, name)
+
+    async def resume_job(self, name: str) -> TrainingJob:
+        """Resume a suspended job."""
+        return await asyncio.to_thread(self._client.resume_job, name)
+
+    async def delete_job(self, name: str) -> None:
+        """Delete a job."""
+        await asyncio.to_thread(self._client.delete_job, name)
+
+
+async def _iterate(items: Iterator[T], close: Callable[[], object]) -> AsyncIterator[T]:
+    """Yield what an iterator that waits yields; when this one ends or is cancelled, close ends the other's wait."""
+    try:
+        while (item := await asyncio.to_thread(next, items, _END)) is not _END:
+            yield item
+    finally:
+        close()

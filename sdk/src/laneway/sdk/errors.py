@@ -1,0 +1,39 @@
+"""The errors of the SDK. Each is a ``RuntimeError``, as those of Kubeflow's TrainerClient; a wait that takes too long raises ``TimeoutError``."""
+
+from __future__ import annotations
+
+
+class LanewayError(RuntimeError):
+    """A request failed; the message says why, and what to do."""
+
+
+class UnreachableError(LanewayError):
+    """No cluster is configured, or it does not answer."""
+
+
+class ForbiddenError(LanewayError):
+    """The cluster refused the credentials, or the user may not do this."""
+
+
+class NotFoundError(LanewayError):
+    """The object does not exist."""
+
+
+class AlreadyExistsError(LanewayError):
+    """An object of this name exists."""
+
+
+class ConflictError(LanewayError):
+    """The object has changed since it was read."""
+
+
+class InvalidJobError(LanewayError):
+    """The cluster refused an object as invalid."""
+
+
+class JobFailedError(LanewayError):
+    """The job failed, or ended, while something else was waited for."""
+
+
+class WrongArgumentError(LanewayError, ValueError):
+    """An argument is wrong; the message says what to write instead."""

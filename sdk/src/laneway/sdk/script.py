@@ -1,0 +1,176 @@
+"""How a script reaches the workers: as annotations of their pods, which a volume shows as files.
+
+So no shell quotes it, a traceback names its lines, and the kubelet needs no object beside the job. The files' folder is named after their
+content, because jobs with one command line count as one template (``TrainingProfile``).
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import hashlib
+import inspect
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from laneway.api.names import GROUP
+from laneway.sdk.errors import WrongArgumentError
+
+ANNOTATION = f"{GROUP}/script."
+"""A file's annotation begins with this; its name follows."""
+
+_VOLUME = "laneway-script"
+_MAX_BYTES = 200 * 1024
+"""Kubernetes allows 256 KiB for all annotations of a pod; the operator adds its own."""
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9._-]{0,54}[A-Za-z0-9]")
+"""What an annotation's name may end with, whose part after the slash has at most 63 characters."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Python file to send, with the modules beside it that it imports."""
+
+    name: str
+    files: Mapping[str, str]
+    """The text of each file, by its name."""
+
+    def __post_init__(self) -> None:
+        if wrong := sorted(name for name in self.files if not _FILE_NAME.fullmatch(name)):
+            raise WrongArgumentError(
+                f"{wrong[0]} cannot be sent: name it by at most 55 letters, digits and . _ -"
+            )
+        size = sum(len(text.encode()) for text in self.files.values())
+        if size > _MAX_BYTES:
+            raise WrongArgumentError(
+                f"{', '.join(self.files)} {'has' if len(self.files) == 1 else 'have'} {size:,} bytes, and at most {_MAX_BYTES:,} "
+                "can be sent with a job: build them into the image"
+            )
+
+    @property
+    def folder(self) -> str:
+        """Where the containers see the files."""
+        content = json.dumps(dict(self.files), sort_keys=True).encode()
+        return f"/laneway/{hashlib.sha256(content).hexdigest()[:8]}"
+
+    @property
+    def path(self) -> str:
+        """The path of the script in the containers."""
+        return f"{self.folder}/{self.name}"
+
+    def add_to(self, template: dict[str, Any]) -> None:
+        """Add it to a pod template, for its first container."""
+        annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
+        annotations |= {f"{ANNOTATION}{name}": text for name, text in self.files.items()}
+        items = [
+            {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}{name}']"}}
+            for name in self.files
+        ]
+        template["spec"].setdefault("volumes", []).append({"name": _VOLUME, "downwardAPI": {"items": items}})
+        mount = {"name": _VOLUME, "mountPath": self.folder, "readOnly": True}
+        template["spec"]["containers"][0].setdefault("volumeMounts", []).append(mount)
+
+
+def script_of_file(path: Path) -> Script:
+    """Return the script in a file, with the modules of its folder that it imports, and those that these import.
+
+    Raises:
+        WrongArgumentError: one of them cannot be read, is no Python, or they are too long together.
+    """
+    files: dict[str, str] = {}
+    unread = [path]
+    while unread:
+        each = unread.pop()
+        try:
+            files[each.name] = each.read_text(encoding="utf-8")
+            imported = _imported(ast.parse(files[each.name]))
+        except (OSError, UnicodeDecodeError, SyntaxError) as error:
+            raise WrongArgumentError(f"cannot send {each}: {error}") from error
+        beside = {f"{module.partition('.')[0]}.py" for module in imported} - files.keys()
+        unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
+    return Script(path.name, files)
+
+
+def _imported(module: ast.Module) -> Iterator[str]:
+    """Yield the modules that a file imports."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any] | None) -> Script:
+    """Return a script that holds the source of a function, and calls it.
+
+    Raises:
+        WrongArgumentError: there is no source that could be sent, or an argument cannot be written as source.
+    """
+    if not inspect.isfunction(function) or function.__name__ == "<lambda>":
+        raise WrongArgumentError(f"func is {function!r}: give a function that is defined with def")
+    if outside := _names_from_outside(function):
+        raise WrongArgumentError(
+            f"{function.__name__} uses {', '.join(outside)} from outside of it, and only its own source is sent: import and define "
+            "in its body what it uses, or pass it in func_args"
+        )
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise WrongArgumentError(
+            f"the source of {function.__name__} is not known: define it in a file or a notebook's cell"
+        ) from error
+    given = ", ".join(f"{name}={_literal(name, value)}" for name, value in (arguments or {}).items())
+    name = f"{function.__name__}.py"
+    return Script(name, {name: f"{source}\n\n{function.__name__}({given})\n"})
+
+
+def after_installing(command: Sequence[str], packages: Sequence[str], indexes: Sequence[str]) -> list[str]:
+    """Return a command that first installs packages with pip, once in each worker."""
+    if not packages:
+        return list(command)
+    options = [
+        f"--index-url={url}" if not number else f"--extra-index-url={url}"
+        for number, url in enumerate(indexes)
+    ]
+    install = shlex.join(["python3", "-m", "pip", "install", "--quiet", *options, *packages])
+    return ["sh", "-ec", f'{install}\nexec "$0" "$@"', *command]
+
+
+def _names_from_outside(function: Callable[..., Any]) -> list[str]:
+    """Return the names of modules, variables and functions around a function that it uses."""
+    read = {
+        each.argval
+        for code in _code_objects(function.__code__)
+        for each in dis.get_instructions(code)
+        if each.opname == "LOAD_GLOBAL"
+    }
+    used = {*function.__code__.co_freevars, *(read & function.__globals__.keys())}
+    return sorted(used - {function.__name__})
+
+
+def _code_objects(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function, and of the functions and comprehensions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_objects(constant)
+
+
+def _literal(name: str, value: Any) -> str:
+    text = repr(value)
+    try:
+        same = bool(ast.literal_eval(text) == value)
+    except (ValueError, SyntaxError):
+        same = False
+    if not same:
+        raise WrongArgumentError(
+            f"func_args[{name!r}] is {text}: only numbers, strings, and lists, tuples, sets and dictionaries of them can be sent"
+        )
+    return text

@@ -1,0 +1,97 @@
+"""Functions and scripts that are sent to real kubelets, and the verbs that need a worker's container."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from laneway.cli.main import main as laneway_command
+from laneway.sdk import CustomTrainer, TrainingJobClient
+
+from tests.e2e.conftest import Bench
+from tests.e2e.manifests import IMAGE
+
+SHARE = {"gpu": 0.3}
+
+
+@pytest.fixture
+def client(bench: Bench) -> TrainingJobClient:
+    kubeconfig = str(bench.laneway.installation.target.kubeconfig)
+    return TrainingJobClient(namespace=bench.namespace, kubeconfig=kubeconfig)
+
+
+def shell(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
+    """What a user's shell shows, with kubectl on the PATH."""
+    kubectl = bench.laneway.kubectl
+    path = os.pathsep.join((str(kubectl.program.parent), os.environ["PATH"]))
+    cluster = ("-n", bench.namespace, "--kubeconfig", str(kubectl.kubeconfig))
+    command = [sys.executable, "-m", "laneway.cli.main", *cluster, *words]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=120
+    )
+
+
+def greet(word: str) -> None:
+    import os
+
+    print(word, "$HOME 'quoted'", os.environ["RANK"])
+
+
+def sleep() -> None:
+    import time
+
+    print("sleeping", flush=True)
+    time.sleep(600)
+
+
+def test_a_function_runs_in_all_workers(bench: Bench, client: TrainingJobClient) -> None:
+    trainer = CustomTrainer(
+        func=greet, func_args={"word": "hello"}, image=IMAGE, num_nodes=2, resources_per_node=SHARE
+    )
+    name = client.train(trainer)
+    lines = list(client.get_job_logs(name, worker=None, follow=True))
+    want = {f"[{name}-{rank}] hello $HOME 'quoted' {rank}" for rank in range(2)}
+    assert want <= set(lines)
+    assert client.wait_for_job_status(name).status == "Complete"
+    assert {event.involved_object_kind for event in client.get_job_events(name)} == {"TrainingJob", "Pod"}
+    shown = shell(bench, "logs", name, "--all-workers")
+    assert want <= set(shown.stdout.splitlines()), shown.stderr
+    assert shell(bench, "logs", name, "-f").stdout.count("hello") == 1
+
+
+def test_a_script_with_a_module_beside_it_is_submitted(
+    bench: Bench, client: TrainingJobClient, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import sys\nfrom beside import word\nprint(word, sys.argv[1:])\n")
+    (tmp_path / "beside.py").write_text("word = 'beside'\n")
+    words = ("--name", "sent", "--image", IMAGE, "--gpus", "0.3", "--", "python3", str(tmp_path / "train.py"))
+    submitted = shell(bench, "submit", *words, "--steps", "3")
+    assert submitted.returncode == 0, submitted.stderr
+    assert list(client.get_job_logs("sent", follow=True))[-1] == "beside ['--steps', '3']"
+    assert client.wait_for_job_status("sent").finished
+
+
+def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: TrainingJobClient) -> None:
+    name = client.train(CustomTrainer(func=sleep, image=IMAGE, resources_per_node=SHARE))
+    client.wait_for_job_status(name, {"Running"})
+    entered = shell(bench, "exec", name, "--", "sh", "-c", "echo in $0", "the worker")
+    assert entered.stdout == "in the worker\n", entered.stderr
+    assert f"{name}-0" in shell(bench, "top").stdout
+    client.suspend_job(name)
+    client.wait_for_job_status(name, {"Suspended"})
+    assert shell(bench, "resume", name).returncode == 0
+    client.wait_for_job_status(name, {"Running"})
+    followed = client.get_job_logs(name, follow=True)
+    assert next(followed) == "sleeping"
+    followed.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+def test_the_doctor_finds_nothing_wrong(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = str(bench.laneway.kubectl.kubeconfig)
+    assert laneway_command(["doctor", "--kubeconfig", kubeconfig]) == 0, capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "FAILED" not in out
+    assert "GPU 0 is simulated" in out

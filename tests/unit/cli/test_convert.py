@@ -1,0 +1,323 @@
+"""Conversions between TrainingJobs, Kubeflow's TrainJobs and torchrun Jobs. What is lost is named."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.api.training_job import TrainingJobSpec
+from laneway.cli import exit_codes
+from laneway.cli.conversion import Converted, WrongKindError, convert
+from laneway.cli.conversion.torchrun import parse_torchrun
+from laneway.cli.main import main
+
+TRAIN_JOB = yaml.safe_load("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: bert, namespace: team, labels: {a: b}, uid: x, creationTimestamp: now}
+spec:
+  runtimeRef: {name: torch-distributed, kind: ClusterTrainingRuntime}
+  labels: {team: nlp}
+  suspend: true
+  activeDeadlineSeconds: 60
+  trainer:
+    numNodes: 2
+    numProcPerNode: 4
+    image: bert:1
+    command: [torchrun, train.py]
+    args: [--epochs=3]
+    env: [{name: SEED, value: "1"}, {name: PET_NNODES, value: "2"}]
+    resourcesPerNode: {requests: {cpu: 8}, limits: {nvidia.com/gpu: 4, cpu: 8}}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    spec:
+      nodeSelector: {pool: gpu}
+      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+      containers: [{name: node, volumeMounts: [{name: data, mountPath: /data}]}]
+status: {conditions: []}
+""")
+
+BATCH_JOB = yaml.safe_load("""
+apiVersion: batch/v1
+kind: Job
+metadata: {name: bert}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimit: 5
+  ttlSecondsAfterFinished: 60
+  template:
+    metadata: {labels: {app: bert, batch.kubernetes.io/job-name: bert}}
+    spec:
+      subdomain: bert
+      restartPolicy: OnFailure
+      nodeSelector: {pool: gpu}
+      containers:
+      - name: main
+        image: bert:1
+        command: [torchrun, --nnodes=2, --nproc_per_node, "4", --max-restarts, "2", --rdzv-backend=c10d]
+        args: [--rdzv-endpoint, "bert-0.bert:29500", train.py, --nnodes=7]
+        env: [{name: MASTER_ADDR, value: bert-0.bert}, {name: SEED, value: "1"}]
+        resources: {limits: {nvidia.com/gpu: 4, memory: 8Gi}}
+""")
+
+
+def checked(converted: Converted) -> dict[str, Any]:
+    """The one TrainingJob of a conversion, which the API accepts."""
+    (job,) = converted.objects
+    TrainingJobSpec.model_validate(job["spec"])
+    return job
+
+
+def test_a_train_job_becomes_a_training_job() -> None:
+    converted = convert(TRAIN_JOB, None)
+    job = checked(converted)
+    assert job["metadata"] == {"name": "bert", "namespace": "team", "labels": {"a": "b"}}
+    pod = job["spec"].pop("template")
+    assert job["spec"] == {
+        "workers": 2,
+        "gpus": {"type": "Count", "count": 4},
+        "suspend": True,
+        "activeDeadlineSeconds": 60,
+    }
+    assert pod["metadata"] == {"labels": {"team": "nlp"}}
+    assert pod["spec"] == {
+        "restartPolicy": "Never",
+        "nodeSelector": {"pool": "gpu"},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [
+            {
+                "name": "trainer",
+                "image": "bert:1",
+                "command": ["torchrun", "train.py"],
+                "args": ["--epochs=3"],
+                "env": [{"name": "SEED", "value": "1"}],
+                "resources": {"requests": {"cpu": 8}, "limits": {"cpu": 8}},
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }
+        ],
+    }
+    assert converted.notes == ["spec.trainer.env[PET_NNODES] was left out: Laneway sets it"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("spec.initializer", {"dataset": {"storageUri": "hf://x"}}, "spec.initializer.dataset.storageUri has no counterpart"),
+        ("spec.managedBy", "x", "spec.managedBy has no counterpart"),
+        ("spec.trainer.unheardOf", [1], "spec.trainer.unheardOf has no counterpart"),
+        ("spec.runtimeRef.name", "deepspeed", "spec.runtimeRef is deepspeed: write what its template adds"),
+        ("spec.trainer.numProcPerNode", 2, "spec.trainer.numProcPerNode is 2: Laneway starts a process for each of 4"),
+        ("spec.trainer.image", None, "spec.trainer.image is missing"),
+        ("spec.trainer.command", None, "spec.trainer.command is missing: the image's own runs"),
+        (
+            "spec.podTemplateOverrides",
+            [{"targetJobs": [{"name": "node"}], "spec": {"schedulingGates": [{"name": "g"}]}}],
+            "spec.podTemplateOverrides[0].spec.schedulingGates[g].name has no counterpart",
+        ),
+        (
+            "spec.podTemplateOverrides",
+            [{"targetJobs": [{"name": "launcher"}], "spec": {"hostNetwork": True}}],
+            "spec.podTemplateOverrides[0].spec.hostNetwork has no counterpart",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_lost_of_a_train_job_is_named(path: str, value: Any, says: str) -> None:
+    converted = convert(changed(TRAIN_JOB, path, value), None)
+    checked(converted)
+    assert any(note.startswith(says) for note in converted.notes), converted.notes
+
+
+def changed(given: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy with another value of a field, or without it (None)."""
+    copy = deepcopy(given)
+    inside = copy
+    *parents, last = path.split(".")
+    for parent in parents:
+        inside = inside[parent]
+    if value is None:
+        del inside[last]
+    else:
+        inside[last] = value
+    return copy
+
+
+def test_a_torchrun_job_becomes_a_training_job() -> None:
+    converted = convert(BATCH_JOB, None)
+    job = checked(converted)
+    assert (job["spec"]["workers"], job["spec"]["gpus"]) == (2, {"type": "Count", "count": 4})
+    assert (job["spec"]["backoffLimit"], job["spec"]["ttlSecondsAfterFinished"]) == (5, 60)
+    assert job["spec"]["template"] == {
+        "metadata": {"labels": {"app": "bert"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "bert:1",
+                    "command": ["torchrun", "--max-restarts", "2", "train.py", "--nnodes=7"],
+                    "env": [{"name": "SEED", "value": "1"}],
+                    "resources": {"limits": {"memory": "8Gi"}},
+                }
+            ],
+        },
+    }
+    assert [note.partition(" was left out")[0] for note in converted.notes] == [
+        "--rdzv-backend c10d",
+        "--rdzv-endpoint bert-0.bert:29500",
+        "spec.template.spec.containers[main].env[MASTER_ADDR]",
+        "spec.template.spec.subdomain",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("spec.podFailurePolicy", {"rules": []}, "spec.podFailurePolicy.rules has no counterpart"),
+        ("spec.backoffLimitPerIndex", 1, "spec.backoffLimitPerIndex has no counterpart"),
+        ("spec.completions", 8, "spec.completions is 8: a TrainingJob runs its 2 workers once"),
+        ("spec.template.spec.nodeName", "n1", "spec.template.spec.nodeName was left out"),
+    ],
+)
+def test_what_is_lost_of_a_job_is_named(path: str, value: Any, says: str) -> None:
+    converted = convert(changed(BATCH_JOB, path, value), None)
+    checked(converted)
+    assert any(note.startswith(says) for note in converted.notes), converted.notes
+
+
+def test_a_shell_that_runs_torchrun_is_pointed_out() -> None:
+    job = deepcopy(BATCH_JOB)
+    job["spec"]["template"]["spec"]["containers"][0] |= {
+        "command": ["sh", "-c", "torchrun --nnodes=2 a.py"],
+        "args": [],
+    }
+    converted = convert(job, None)
+    assert any("runs torchrun in a shell" in note for note in converted.notes)
+
+
+def test_an_elastic_job_stays_elastic() -> None:
+    job = deepcopy(BATCH_JOB)
+    job["spec"]["template"]["spec"]["containers"][0]["command"][1] = "--nnodes=1:4"
+    spec = checked(convert(job, None))["spec"]
+    assert (spec["workers"], spec["minWorkers"], spec["maxWorkers"]) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("command", "left", "removed"),
+    [
+        (["torchrun", "a.py"], ["torchrun", "a.py"], {}),
+        (["/bin/torchrun", "--standalone", "-m", "a", "--nnodes=1"], ["/bin/torchrun", "-m", "a", "--nnodes=1"], {"standalone": ""}),
+        (
+            ["python", "-m", "torch.distributed.run", "--nproc-per-node", "gpu", "a.py"],
+            ["python", "-m", "torch.distributed.run", "a.py"],
+            {"nproc-per-node": "gpu"},
+        ),
+    ],
+)  # fmt: skip
+def test_command_lines_of_torchrun(command: list[str], left: list[str], removed: dict[str, str]) -> None:
+    torchrun = parse_torchrun(command)
+    assert torchrun is not None
+    assert (torchrun.command, torchrun.removed) == (left, removed)
+    assert (torchrun.nodes, torchrun.processes) == (None, None)
+
+
+@pytest.mark.parametrize("command", [[], ["python", "a.py"], ["python", "-m"], ["sh", "-c", "torchrun a.py"]])
+def test_other_command_lines_are_left_alone(command: list[str]) -> None:
+    assert parse_torchrun(command) is None
+
+
+TRAINING_JOBS = st.builds(
+    lambda workers, count, command, environment, labels: {
+        "apiVersion": "laneway.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "a"},
+        "spec": {
+            "workers": workers,
+            "gpus": {"type": "Count", "count": count},
+            "template": {
+                **({"metadata": {"labels": labels}} if labels else {}),
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {"name": "trainer", "image": "i", "command": command}
+                        | ({"env": [{"name": "A", "value": environment}]} if environment else {})
+                    ],
+                },
+            },
+        },
+    },
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.sampled_from([["torchrun", "a.py"], ["python3", "a.py", "--nnodes=2"], ["sh", "-c", "a"]]),
+    st.text("ab", max_size=2),
+    st.dictionaries(st.sampled_from("ab"), st.sampled_from("cd")),
+)
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "Job"])
+@given(job=TRAINING_JOBS)
+def test_there_and_back_nothing_is_lost(kind: str, job: dict[str, Any]) -> None:
+    before = deepcopy(job)
+    *_, other = convert(job, kind).objects
+    assert checked(convert(other, None)) == before
+    assert job == before
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        ({"type": "Share", "sharePercent": 50}, "spec.gpus is 50% of a GPU: only Laneway shares GPUs"),
+        ({"type": "Memory", "memory": "8Gi"}, "spec.gpus is 8Gi of a GPU's memory: only Laneway"),
+    ],
+)
+def test_what_only_laneway_has_is_named(gpus: dict[str, Any], says: str) -> None:
+    job = checked(convert(TRAIN_JOB, None))
+    job["spec"] |= {"gpus": gpus, "maxSlowdownPercent": 10, "preemption": {"mode": "Never"}}
+    for kind in ("TrainJob", "Job"):
+        notes = convert(job, kind).notes
+        assert any(note.startswith(says) for note in notes)
+        for field in ("spec.maxSlowdownPercent", "spec.preemption.mode"):
+            assert f"{field} has no counterpart, and was left out" in notes
+
+
+def test_a_job_of_several_workers_gets_a_service() -> None:
+    service, job = convert(checked(convert(TRAIN_JOB, None)), "Job").objects
+    assert (service["kind"], service["metadata"]) == ("Service", {"name": "bert", "namespace": "team"})
+    assert job["spec"]["template"]["spec"]["subdomain"] == "bert"
+
+
+@pytest.mark.parametrize(
+    ("given_job", "to", "says"),
+    [
+        ({"apiVersion": "v1", "kind": "Pod"}, None, "it is a Pod of v1: convert knows TrainingJob"),
+        ({"apiVersion": "kubeflow.org/v1", "kind": "Job"}, None, "it is a Job of kubeflow.org/v1"),
+        ({"apiVersion": "laneway.dev/v1alpha1", "kind": "TrainingJob"}, None, "already: choose another kind"),
+        (BATCH_JOB, "TrainJob", "convert it into a TrainingJob first"),
+    ],
+)
+def test_kinds_that_are_not_converted(given_job: dict[str, Any], to: str | None, says: str) -> None:
+    with pytest.raises(WrongKindError, match=says):
+        convert(given_job, to)
+
+
+def test_the_verb_writes_documents_and_names_what_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(yaml.safe_dump_all([TRAIN_JOB, BATCH_JOB]), encoding="utf-8")
+    assert main(["convert", "-f", str(path)]) == exit_codes.OK
+    out, err = capsys.readouterr()
+    assert [each["kind"] for each in yaml.safe_load_all(out)] == ["TrainingJob", "TrainingJob"]
+    assert f"{path}, document 2: --rdzv-backend c10d was left out" in err
+    assert main(["convert", "-f", str(path), "-o", "json"]) == exit_codes.OK
+    assert capsys.readouterr().out.count('"kind": "TrainingJob"') == 2
+    path.write_text("{apiVersion: batch/v1, kind: Job, spec: {}}", encoding="utf-8")
+    assert main(["convert", "-f", str(path)]) == exit_codes.USAGE
+    assert "document 1: it is no valid Job" in capsys.readouterr().err

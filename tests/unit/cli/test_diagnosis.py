@@ -1,0 +1,152 @@
+"""What ``doctor`` concludes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose
+from laneway.cli.gpu_node_format import NodeReport, gpu_table, node_report, node_table, session_table
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+GPU = {
+    "uuid": "GPU-1", "index": 0, "model": "Test", "memoryBytes": 1 << 30, "allocatableBytes": 1 << 30,
+    "allocatablePercent": 100, "healthy": True, "enforcement": "Interposer",
+}  # fmt: skip
+SESSION = {
+    "key": "k", "namespace": "team", "pod": "a-0", "container": "trainer", "sharePercent": 50, "quotaBytes": 512 << 20,
+    "state": "Holding", "lane": 0, "heldBytes": 256 << 20, "iterationMicroseconds": 1500, "iterations": 7,
+}  # fmt: skip
+
+
+def a_report(name: str = "n1", conditions: Sequence[dict[str, Any]] = (), **gpu: Any) -> NodeReport:
+    status = {"deviceStrategy": "cdi", "gpus": [GPU | gpu], "conditions": [*conditions]}
+    return node_report({"metadata": {"name": name}, "status": status})
+
+
+def a_node(name: str = "n1", ready: str = "True", **allocatable: str) -> dict[str, Any]:
+    offered = {"laneway.dev/gpu-percent": "100"} if not allocatable else {}
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "message": "kubelet says so"}],
+            "allocatable": offered
+            | {key.replace("__", "/").replace("_", "."): value for key, value in allocatable.items()},
+        },
+    }
+
+
+def a_condition(type_: str, status: str, message: str) -> dict[str, Any]:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": "R",
+        "message": message,
+        "lastTransitionTime": "2026-01-31T12:00:00Z",
+    }
+
+
+def a_pod(component: str, container: str, version: str = "1", **state: Any) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/component": component, "app.kubernetes.io/version": version}
+    status = {"name": container, "ready": not state, "state": state or {"running": {}}}
+    return {
+        "metadata": {"name": f"laneway-{component}", "namespace": "laneway-system", "labels": labels},
+        "spec": {"nodeName": "n1"},
+        "status": {"containerStatuses": [status]},
+    }
+
+
+def a_lease(seconds_ago: float) -> dict[str, Any]:
+    renewed = (NOW - timedelta(seconds=seconds_ago)).isoformat()
+    return {"metadata": {"name": "node.n1"}, "spec": {"renewTime": renewed}}
+
+
+HEALTHY = Observations(
+    cli_version="1",
+    kubernetes_version="v1.36.0",
+    resources=frozenset({"trainingjobs", "trainingjobs/status", "gpunodes", "trainingprofiles"}),
+    namespace="team",
+    rights=[Right("create", "trainingjobs", True)],
+    pods=[a_pod("operator", "operator"), a_pod("node", "device-plugin")],
+    nodes=[a_node()],
+    reports=[a_report()],
+    leases=[a_lease(5)],
+    now=NOW,
+)
+
+
+def problems(observed: Observations) -> list[Finding]:
+    return [each for each in diagnose(observed) if each.level is not Level.OK]
+
+
+def test_all_is_well() -> None:
+    assert problems(HEALTHY) == []
+    assert [each.subject for each in diagnose(HEALTHY)] == [
+        "kubernetes", "installation", "rights", "pods", "versions", "node n1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "subject", "message"),
+    [
+        ({"kubernetes_version": "v1.29.4"}, Level.FAILED, "kubernetes", "v1.29.4 is too old"),
+        ({"resources": frozenset()}, Level.FAILED, "installation", "the cluster has no TrainingJobs"),
+        ({"resources": frozenset({"trainingjobs", "gpunodes"})}, Level.FAILED, "installation", "the cluster has no trainingprofiles"),
+        ({"rights": [Right("delete", "trainingjobs", False)]}, Level.WARNING, "rights", "in namespace team you may not delete trainingjobs"),
+        ({"pods": None}, Level.UNKNOWN, "pods", "you may not list Laneway's pods"),
+        ({"pods": [a_pod("node", "node-agent")]}, Level.FAILED, "operator", "no pod of the operator exists"),
+        ({"cli_version": "2"}, Level.WARNING, "versions", "the cluster runs 1, and this command is 2"),
+        (
+            {"pods": [a_pod("operator", "operator"), a_pod("node", "device-plugin", waiting={"reason": "CrashLoopBackOff"})]},
+            Level.FAILED, "pod laneway-node", "the device plugin on n1 is not ready: CrashLoopBackOff",
+        ),
+        ({"nodes": None}, Level.UNKNOWN, "nodes", "you may not read nodes and GPUNodes"),
+        ({"reports": None}, Level.UNKNOWN, "nodes", "you may not read nodes and GPUNodes"),
+        ({"nodes": [a_node(), a_node("n2", nvidia_com__gpu="8")]}, Level.WARNING, "node n2", "it has NVIDIA GPUs and no agent of Laneway"),
+        ({"nodes": [], "reports": []}, Level.FAILED, "nodes", "no node has reported GPUs"),
+        ({"nodes": []}, Level.WARNING, "node n1", "it has a GPUNode and is no node of the cluster"),
+        ({"nodes": [a_node(ready="Unknown")]}, Level.FAILED, "node n1", "its kubelet is not ready: kubelet says so"),
+        ({"leases": [a_lease(90)]}, Level.FAILED, "node n1", "its agent has been silent for 1m30s"),
+        ({"nodes": [a_node(cpu="8")]}, Level.FAILED, "node n1", "its kubelet offers no laneway.dev/gpu-percent: the device plugin has not registered"),
+        ({"reports": [a_report(conditions=[a_condition("Ready", "False", "no driver")])]}, Level.FAILED, "node n1", "no driver (R)"),
+        ({"reports": [a_report(conditions=[a_condition("DoublyOffered", "True", "offered twice")])]}, Level.FAILED, "node n1", "offered twice"),
+        ({"reports": [a_report(healthy=False, healthReason="XID 79")]}, Level.FAILED, "node n1", "GPU 0 is not healthy: XID 79"),
+        (
+            {"reports": [a_report(enforcement="Watchdog", enforcementReason="no MPS: it does not run")]},
+            Level.WARNING, "node n1", "GPU 0 has the enforcement Watchdog: no MPS: it does not run",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(changes: dict[str, Any], level: Level, subject: str, message: str) -> None:
+    found = problems(replace(HEALTHY, **changes))
+    assert [(each.level, each.subject, each.message) for each in found] == [(level, subject, message)]
+    assert found[0].advice or subject == "node n1"
+
+
+def test_a_pod_without_a_node_says_why() -> None:
+    pod = a_pod("operator", "operator")
+    pod["spec"], pod["status"] = {}, {"conditions": [{"type": "PodScheduled", "message": "no CPUs left"}]}
+    (found,) = problems(replace(HEALTHY, pods=[pod]))
+    assert found.message == "it has no node: no CPUs left"
+    assert found.advice == "kubectl describe pod -n laneway-system laneway-operator"
+
+
+def test_tables_of_nodes_gpus_and_containers() -> None:
+    gone = SESSION | {"key": "g", "pod": "gone-0", "state": "Ended"}
+    other = SESSION | {"key": "o", "namespace": "x", "pod": "b-0", "heldBytes": 1 << 30, "lane": None}
+    reports = [a_report(sessions=[SESSION, gone, other], lanes=[{"id": 0, "ephemeralBytes": 1}])]
+    assert node_table(reports).splitlines()[1].split() == [
+        "n1", "Unknown", "1", "1", "Test", "100%", "of", "100%", "Interposer", "2",
+    ]  # fmt: skip
+    assert gpu_table(reports).splitlines()[1].split()[:8] == [
+        "n1", "0", "GPU-1", "Test", "1.0", "GiB", "1.2", "GiB",
+    ]  # fmt: skip
+    lines = [line.split()[0] for line in session_table(reports, None).splitlines()]
+    assert lines == ["POD", "x/b-0", "team/a-0"]
+    assert session_table(reports, "team").splitlines()[1].split() == [
+        "a-0", "n1", "0", "0", "50%", "256.0", "MiB", "512.0", "MiB", "Holding", "1.5", "ms", "7", "-",
+    ]  # fmt: skip
+    assert session_table(reports, "nobody") == ""

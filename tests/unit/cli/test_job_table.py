@@ -1,0 +1,57 @@
+"""TrainingJobs that are listed again after each change."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from laneway.cli.job_table import show_changes
+from laneway.sdk import TrainingJob
+
+from tests.support.training_jobs import a_condition, a_job
+
+
+def seen(name: str, version: int, state: str = "Running") -> TrainingJob:
+    job = a_job(name, conditions=[a_condition("Placed"), a_condition(state)])
+    job["metadata"] |= {"uid": name, "resourceVersion": str(version)}
+    return TrainingJob(job)
+
+
+SNAPSHOTS = [
+    [seen("a", 1), seen("b", 1)],
+    [seen("a", 1), seen("b", 2, "Complete")],
+    [seen("b", 2, "Complete")],
+    [seen("b", 2, "Complete"), seen("c", 3)],
+]
+
+
+def test_each_job_is_written_when_it_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    show_changes(iter(SNAPSHOTS), None, namespaces=False)
+    words = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert words == [
+        ["NAME", "STATE"],
+        ["a", "Running"],
+        ["b", "Running"],
+        ["b", "Complete"],
+        ["c", "Running"],
+    ]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "name"])
+def test_programs_read_a_stream_of_objects(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show_changes(iter(SNAPSHOTS), output, namespaces=False)
+    text = capsys.readouterr().out
+    if output == "json":
+        stream = text.replace("}\n{", "},{")
+        names = [each["metadata"]["name"] for each in json.loads(f"[{stream}]")]
+    elif output == "yaml":
+        names = [each["metadata"]["name"] for each in yaml.safe_load_all(text)]
+    else:
+        names = [line.rpartition("/")[2] for line in text.splitlines()]
+    assert names == ["a", "b", "b", "c"]
+
+
+def test_an_empty_list_shows_that_it_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    show_changes(iter([[], [seen("a", 1)]]), None, namespaces=True)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["NAMESPACE", "team"]

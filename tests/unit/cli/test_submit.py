@@ -1,0 +1,84 @@
+"""Jobs of a command, as ``submit --dry-run client`` prints them, and wrong command lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from laneway.api.training_job import TrainingJobSpec
+from laneway.cli import exit_codes
+from laneway.cli.main import main
+
+
+def manifest(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The TrainingJob that a command line would create."""
+    assert main(["submit", "--dry-run", "client", *words]) == exit_codes.OK, capsys.readouterr().err
+    job: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
+    TrainingJobSpec.model_validate(job["spec"])
+    return job
+
+
+def test_a_script_of_this_machine_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "if True:\n    print('a')  # $HOME \"\n"
+    Path("My_Train.py").write_text(text, encoding="utf-8")
+    job = manifest(capsys, "--gpus", "0.5", "--", "python", "My_Train.py", "--", "-n", "3")
+    pod = job["spec"]["template"]["spec"]
+    launcher, path, *rest = pod["containers"][0]["command"]
+    assert (launcher, rest) == ("python", ["--", "-n", "3"])
+    assert path.endswith("/My_Train.py")
+    assert list(job["spec"]["template"]["metadata"]["annotations"].values()) == [text]
+    assert job["spec"]["gpus"] == {"type": "Share", "sharePercent": 50}
+    assert job["metadata"]["name"].startswith("my-train-")
+
+
+def test_the_launcher_is_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1.py").touch()
+    words = ["--gpus", "2", "--", "torchrun", "--max-restarts=0", str(tmp_path / "1.py")]
+    job = manifest(capsys, *words)
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:2] == ["torchrun", "--max-restarts=0"]
+    assert job["metadata"]["name"].startswith("job-1-")
+
+
+def test_a_command_of_the_image(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LANEWAY_IMAGE", "site/training:2")
+    words = [
+        "--name",
+        "a",
+        "--workers",
+        "2",
+        "--env",
+        "A=1=2",
+        "--label",
+        "team=x",
+        "--priority-class",
+        "high",
+    ]
+    job = manifest(capsys, *words, "--cpu", "4", "--memory", "8Gi", "--gpus", "8Gi", "--", "/train", "-x")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["command"]) == ("site/training:2", ["/train", "-x"])
+    assert container["env"] == [{"name": "A", "value": "1=2"}]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi"}
+    assert job["metadata"] == {"name": "a", "labels": {"team": "x"}}
+    assert (job["spec"]["workers"], job["spec"]["priorityClassName"]) == (2, "high")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "needs -f FILE, or a command after --"),
+        (["-f", "x.yaml", "--", "a"], "needs -f FILE, or a command after --"),
+        (["-f", "x.yaml", "--gpus", "1"], "--gpus belongs to a command: write it into x.yaml"),
+        (["--gpus", "1.5", "--", "a"], "gpu is 1.5: write a share in hundredths such as 0.5"),
+        (["--env", "A", "--", "a"], "--env A: write NAME=VALUE"),
+        (["--pip", "a", "--", "a"], "--pip needs a Python file of this machine"),
+    ],
+)
+def test_wrong_command_lines(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", *words]) == exit_codes.USAGE
+    assert says in capsys.readouterr().err

@@ -1,0 +1,117 @@
+"""Functions and scripts that are sent with a job."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from laneway.sdk import WrongArgumentError
+from laneway.sdk.script import script_of_file, script_of_function
+
+OUTSIDE = 3
+
+
+def ran(function: Callable[..., Any], tmp_path: Path, **arguments: Any) -> str:
+    """What the script of a function prints where nothing of this module is known."""
+    script = script_of_function(function, arguments)
+    path = tmp_path / script.name
+    path.write_text(script.files[script.name], encoding="utf-8")
+    return subprocess.run([sys.executable, path], check=True, capture_output=True, text=True).stdout
+
+
+def test_a_function_runs_on_its_own(tmp_path: Path) -> None:
+    def train(name: str, rates: list[float], *, deep: dict[str, int]) -> None:
+        import os
+
+        print(f"{os.path.basename('/a/b')} '{name}' \"$HOME\" {rates} {deep}")
+
+    given: dict[str, Any] = {"name": "it's", "rates": [0.1, 2.0], "deep": {"a": 1}}
+    assert ran(train, tmp_path, **given) == "b 'it's' \"$HOME\" [0.1, 2.0] {'a': 1}\n"
+
+
+def test_a_function_that_calls_itself_runs(tmp_path: Path) -> None:
+    assert ran(countdown, tmp_path, n=2) == "2\n1\n0\n"
+
+
+def countdown(n: int) -> None:
+    print(n)
+    if n:
+        countdown(n - 1)
+
+
+def uses_a_module() -> Path:
+    return Path("a")
+
+
+def uses_a_constant() -> list[int]:
+    return [OUTSIDE for _ in range(3)]
+
+
+def test_what_a_function_uses_from_outside_is_named() -> None:
+    rate = 0.1
+
+    def uses_a_variable() -> float:
+        return rate
+
+    for function, name in ((uses_a_module, "Path"), (uses_a_constant, "OUTSIDE"), (uses_a_variable, "rate")):
+        with pytest.raises(WrongArgumentError, match=f"uses {name} from outside of it"):
+            script_of_function(function, None)
+
+
+@pytest.mark.parametrize("wrong", [lambda: 0, partial(print, "a"), print, "train"])
+def test_only_functions_with_a_source_are_sent(wrong: Any) -> None:
+    with pytest.raises(WrongArgumentError, match="give a function that is defined with def"):
+        script_of_function(wrong, None)
+
+
+def test_a_function_without_a_source_is_refused() -> None:
+    names: dict[str, Any] = {}
+    exec("def train(): pass", names)
+    with pytest.raises(WrongArgumentError, match="the source of train is not known"):
+        script_of_function(names["train"], None)
+
+
+@pytest.mark.parametrize("value", [Path("a"), object(), float("nan"), [print]])
+def test_arguments_that_are_no_literals_are_refused(value: Any) -> None:
+    with pytest.raises(WrongArgumentError, match=r"func_args\['n'\] is .*: only numbers, strings"):
+        script_of_function(countdown, {"n": value})
+
+
+def test_modules_beside_a_script_are_sent_with_it(tmp_path: Path) -> None:
+    for name, text in {
+        "train.py": "import os, model.deep\nfrom data import load\n",
+        "model.py": "import train\n",
+        "data.py": "def load():\n    import rare\n",
+        "rare.py": "",
+        "unused.py": "",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = script_of_file(tmp_path / "train.py")
+    assert sorted(script.files) == ["data.py", "model.py", "rare.py", "train.py"]
+    template: dict[str, Any] = {"spec": {"containers": [{}]}}
+    script.add_to(template)
+    items = template["spec"]["volumes"][0]["downwardAPI"]["items"]
+    assert sorted(item["path"] for item in items) == sorted(script.files)
+    named = {item["fieldRef"]["fieldPath"].split("'")[1] for item in items}
+    assert named == template["metadata"]["annotations"].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("train.py", "#" * 300_000, "train.py has 300,000 bytes, and at most 204,800 can be sent"),
+        ("train.py", "def", "cannot send .*invalid syntax"),
+        ("my train.py", "", "my train.py cannot be sent: name it by at most 55 letters"),
+        ("train.py", None, "cannot send .*No such file"),
+    ],
+)
+def test_scripts_that_cannot_be_sent(tmp_path: Path, name: str, text: str | None, says: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(WrongArgumentError, match=says):
+        script_of_file(tmp_path / name)

@@ -54,22 +54,22 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "GPU shares by job",
-                "Percent of each GPU that a job's workers hold; 100 is a whole GPU.",
+                "The part of each GPU that a job's workers hold; 1 is a whole GPU.",
                 (
                     Query(
-                        f"sum by (gpu, node, namespace, job) (laneway_job_gpu_percent{{{NODES}}})",
-                        "{{namespace}}/{{job}} on {{node}} {{gpu}}",
+                        f"sum by (gpu_uuid, node, namespace, training_job) (laneway_job_gpu_share_ratio{{{NODES}}})",
+                        "{{namespace}}/{{training_job}} on {{node}} {{gpu_uuid}}",
                     ),
                 ),
                 kind="bargauge",
-                unit="percent",
-                maximum=100,
+                unit="percentunit",
+                maximum=1,
             ),
             Panel(
                 "Allocated GPUs",
                 "Sum of the shares that jobs hold, beside the number of healthy GPUs.",
                 (
-                    Query("(sum(laneway_job_gpu_percent) or vector(0)) / 100", "allocated"),
+                    Query("sum(laneway_job_gpu_share_ratio) or vector(0)", "allocated"),
                     Query("sum(laneway_gpu_healthy)", "healthy GPUs"),
                 ),
                 unit="none",
@@ -78,7 +78,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "GPU utilisation",
                 "As reported by the driver. On a simulated GPU: the fraction of time in iterations.",
-                (Query(f"laneway_gpu_utilization_ratio{{{NODES}}}", "{{node}} {{gpu}}"),),
+                (Query(f"laneway_gpu_utilization_ratio{{{NODES}}}", "{{node}} {{gpu_uuid}}"),),
                 unit="percentunit",
                 width=6,
                 maximum=1,
@@ -88,7 +88,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "GPU-seconds in iterations per second.",
                 (
                     Query(
-                        f"sum by (namespace, pod) (rate(laneway_gpu_seconds_total{{{NODES}}}[$__rate_interval]))",
+                        f"sum by (namespace, pod) (rate(laneway_used_gpu_seconds_total{{{NODES}}}[$__rate_interval]))",
                         "{{namespace}}/{{pod}}",
                     ),
                 ),
@@ -114,7 +114,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Progress by job",
                 "Completed steps over all steps, for jobs that report them (laneway.client.report).",
-                (Query("laneway_job_progress_ratio", "{{namespace}}/{{job}}"),),
+                (Query("laneway_job_progress_ratio", "{{namespace}}/{{training_job}}"),),
                 kind="bargauge",
                 unit="percentunit",
                 width=8,
@@ -123,14 +123,14 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Remaining time by job",
                 "Estimated from the remaining steps and the recent pace, including waits for turns.",
-                (Query("laneway_job_remaining_seconds", "{{namespace}}/{{job}}"),),
+                (Query("laneway_job_remaining_seconds", "{{namespace}}/{{training_job}}"),),
                 unit="s",
                 width=8,
             ),
             Panel(
                 "Loss by job",
                 "As reported by the training scripts.",
-                (Query("laneway_job_loss", "{{namespace}}/{{job}}"),),
+                (Query("laneway_job_loss", "{{namespace}}/{{training_job}}"),),
                 unit="none",
                 width=8,
             ),
@@ -138,8 +138,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Iteration time by job",
                 "Mean iteration time of the slowest worker, and its mean time between iterations without waiting for a turn (mostly data loading).",
                 (
-                    Query("laneway_job_iteration_seconds", "{{namespace}}/{{job}} iteration"),
-                    Query("laneway_job_data_seconds", "{{namespace}}/{{job}} data"),
+                    Query("laneway_job_iteration_seconds", "{{namespace}}/{{training_job}} iteration"),
+                    Query("laneway_job_data_seconds", "{{namespace}}/{{training_job}} data"),
                 ),
                 unit="s",
             ),
@@ -162,26 +162,26 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "GPU memory",
                 "Memory by use: persistent (weights, optimizer state), lanes (ephemeral), frameworks and free.",
-                (Query(f'sum by (kind) (laneway_gpu_memory_bytes{{{NODES}, kind!="total"}})', "{{kind}}"),),
+                (Query(f"sum by (kind) (laneway_gpu_memory_bytes{{{NODES}}})", "{{kind}}"),),
                 unit="bytes",
                 stacked=True,
             ),
             Panel(
                 "Free memory by GPU",
                 "Memory that the safety condition leaves for further jobs.",
-                (Query(f'laneway_gpu_memory_bytes{{{NODES}, kind="free"}}', "{{node}} {{gpu}}"),),
+                (Query(f'laneway_gpu_memory_bytes{{{NODES}, kind="free"}}', "{{node}} {{gpu_uuid}}"),),
                 unit="bytes",
             ),
             Panel(
                 "Lanes by GPU",
                 "Number of lanes, and therefore of jobs that compute at the same time.",
-                (Query(f"laneway_gpu_lanes{{{NODES}}}", "{{node}} {{gpu}}"),),
+                (Query(f"laneway_gpu_lanes{{{NODES}}}", "{{node}} {{gpu_uuid}}"),),
                 width=8,
             ),
             Panel(
                 "Lane memory",
                 "Ephemeral bytes of each lane: the need of its largest job.",
-                (Query(f"laneway_lane_ephemeral_bytes{{{NODES}}}", "{{node}} {{gpu}} lane {{lane}}"),),
+                (Query(f"laneway_lane_ephemeral_bytes{{{NODES}}}", "{{node}} {{gpu_uuid}} lane {{lane}}"),),
                 unit="bytes",
                 width=8,
             ),
@@ -223,7 +223,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Jobs by state",
                 "All TrainingJobs of the cluster.",
-                (Query("laneway_jobs", "{{state}}"),),
+                (Query("sum by (state) (laneway_jobs)", "{{state}}"),),
                 stacked=True,
                 width=8,
             ),
@@ -237,7 +237,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Waiting jobs",
                 "How long each waiting job has waited so far.",
-                (Query("laneway_job_waiting_seconds or vector(0)", "{{namespace}}/{{job}}"),),
+                (Query("laneway_job_waiting_seconds or vector(0)", "{{namespace}}/{{training_job}}"),),
                 kind="bargauge",
                 unit="s",
                 width=8,
@@ -261,7 +261,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Attained service",
                 "GPU-seconds of each unfinished job, by which Tiresias orders jobs.",
-                (Query("laneway_job_attained_service_gpu_seconds", "{{namespace}}/{{job}}"),),
+                (Query("laneway_job_attained_service_gpu_seconds", "{{namespace}}/{{training_job}}"),),
                 unit="s",
                 width=8,
             ),
@@ -270,7 +270,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Jobs preempted, by reason, and gangs rolled back because some workers did not start.",
                 (
                     Query("sum by (reason) (laneway_preemptions_total)", "preempted: {{reason}}"),
-                    Query("laneway_gang_rollbacks_total", "gang rollbacks"),
+                    Query("sum(laneway_gang_rollbacks_total)", "gang rollbacks"),
                 ),
                 width=8,
             ),

@@ -55,7 +55,7 @@ def test_every_query_asks_for_promised_metrics_and_labels(query: str) -> None:
     grouped = {
         label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", query) for label in labels.split(",")
     }
-    selected = set(re.findall(r"([a-z]+)(?:=~|!=|!~|=)\"", query))
+    selected = set(re.findall(r"([a-z_]+)(?:=~|!=|!~|=)\"", query))
     for metric in metrics:
         assert grouped | selected <= promised[metric], f"{metric} in {query}"
 

@@ -257,9 +257,8 @@ def test_the_progress_of_contending_sessions_is_reported() -> None:
     snapshot = take_snapshot(bench.turns, bench.clock.monotonic())
     registry = CollectorRegistry()
     registry.register(AgentCollector("n1", lambda: [(snapshot, GPUHealth())]))
-    assert 'laneway_session_progress_ratio{gpu="GPU-test",namespace="default",node="n1",pod="pod-1"} 0.' in (
-        generate_latest(registry).decode()
-    )
+    labels = '{gpu_uuid="GPU-test",namespace="default",node="n1",pod="pod-1",training_job=""}'
+    assert f"laneway_session_progress_ratio{labels} 0." in generate_latest(registry).decode()
     trainers[1].process.die()
     train(bench, trainers[:1], 3.0)
     assert bench.turns.rate_control.progress_ratios() == {}

@@ -101,7 +101,7 @@ def test_a_report_is_in_the_gpu_node_and_in_the_metrics() -> None:
     session, metrics = shown(bench)
     assert session.report == SHOWN
     assert session.data_milliseconds == 2000
-    labels = '{gpu="GPU-test",namespace="default",node="n1",pod="a"}'
+    labels = '{gpu_uuid="GPU-test",namespace="default",node="n1",pod="a",training_job=""}'
     for line in ("step%s 30.0", "steps%s 100.0", "loss%s NaN"):
         assert f"laneway_session_{line % labels}\n" in metrics
     assert f"laneway_data_seconds_total{labels} 2.0" in metrics
@@ -113,7 +113,7 @@ def test_a_lowered_level_is_in_the_metrics() -> None:
     for reason, lowered in (("", 0), ("no interposer: its self-test has not run yet", 1)):
         bench.turns.gpu = with_level(bench.turns.gpu, Level(Enforcement.WATCHDOG, reason))
         _, metrics = shown(bench)
-        assert f'laneway_gpu_enforcement_lowered{{gpu="GPU-test",node="n1"}} {lowered}.0\n' in metrics
+        assert f'laneway_gpu_enforcement_lowered{{gpu_uuid="GPU-test",node="n1"}} {lowered}.0\n' in metrics
 
 
 def test_without_a_report_there_is_none() -> None:

@@ -45,6 +45,9 @@ _SEEN = {
 }
 """Further labels with values that are few and not listed."""
 
+_DERIVED = ("class",)
+"""Labels that follow from another one and make no further series."""
+
 _UNITS = ("gpu_seconds", "samples_per_second", "seconds", "bytes", "ratio", "samples", "gpus")
 
 _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do not edit. -->
@@ -75,7 +78,14 @@ def _component(name: str, metrics: Iterable[MetricSpec]) -> Iterator[str]:
     yield "| metric | type | unit | labels | series | meaning |\n| --- | --- | --- | --- | --- | --- |"
     for metric in metrics:
         labels = ", ".join(_label(label, metric.values.get(label, ())) for label in metric.labels)
-        row = (f"`{metric.name}`", metric.kind, _unit(metric), labels, _series(metric), metric.help.replace("<", "&lt;"))
+        row = (
+            f"`{metric.name}`",
+            metric.kind,
+            _unit(metric),
+            labels,
+            _series(metric),
+            metric.help.replace("<", "&lt;"),
+        )
         yield f"| {' | '.join(row)} |"
 
 
@@ -91,8 +101,9 @@ def _series(metric: MetricSpec) -> str:
     Raises:
         KeyError: the labels are new; say here how many series they make.
     """
-    further = [label for label in metric.labels if label in metric.values or label in _SEEN]
-    objects = tuple(label for label in metric.labels if label not in further)
+    labels = [label for label in metric.labels if label not in _DERIVED]
+    further = [label for label in labels if label in metric.values or label in _SEEN]
+    objects = tuple(label for label in labels if label not in further)
     factors = [_OBJECTS[objects]] if objects else []
     factors += [
         str(len(metric.values[label])) if label in metric.values else _SEEN[label] for label in further

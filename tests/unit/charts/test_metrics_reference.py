@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.api.health_config import HealthConfig
 from laneway.device_plugin.metrics import Metrics as DevicePluginMetrics
 from laneway.node_agent.report.metrics import AgentCollector, process_registry
 from laneway.operator.cycle.job_figures import no_job_gauges
@@ -24,7 +25,7 @@ def exposed(page: bytes) -> set[tuple[str, str]]:
 
 def test_every_component_exposes_the_metrics_that_it_declares() -> None:
     agent = process_registry()
-    agent.register(AgentCollector("n1", lambda: ()))
+    agent.register(AgentCollector("n1", lambda: (), HealthConfig()))
     operator = OperatorMetrics()
     operator.show(no_job_gauges)
     pages = {

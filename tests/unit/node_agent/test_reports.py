@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from laneway.api.enforcement import Enforcement
 from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import ReportStatus, SavedWorkStatus, SessionStatus
+from laneway.api.health_config import HealthConfig
 from laneway.api.schema import MAX_COUNTER
 from laneway.client.reporting.progress import _loss
 from laneway.node_agent.enforcement.levels import Level, with_level
@@ -90,7 +91,7 @@ def shown(bench: GPUBench) -> tuple[SessionStatus, str]:
     """The session as the GPUNode has it, and the page of metrics."""
     looks = [(take_snapshot(bench.turns, bench.clock.monotonic()), GPUHealth())]
     registry = CollectorRegistry()
-    registry.register(AgentCollector("n1", lambda: looks))
+    registry.register(AgentCollector("n1", lambda: looks, HealthConfig()))
     return node_status(looks, ()).gpus[0].sessions[0], generate_latest(registry).decode()
 
 

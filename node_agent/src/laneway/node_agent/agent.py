@@ -359,7 +359,7 @@ class Agent:
 
     def _answers(self) -> Answers:
         registry = process_registry()
-        registry.register(AgentCollector(self._options.node, self._snapshots))
+        registry.register(AgentCollector(self._options.node, self._snapshots, self._config.health))
         return Answers(registry, self._health_problem, self._turn_records, self._session_records)
 
     def _health_problem(self) -> str:

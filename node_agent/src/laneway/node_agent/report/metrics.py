@@ -11,9 +11,11 @@ from importlib.metadata import version
 from itertools import product
 
 from laneway.api.gpu_node import SessionState
+from laneway.api.health_config import HealthConfig
 from laneway.api.metric import BUILD_INFO, MetricSpec
 from laneway.node_agent.enforcement import violation
 from laneway.node_agent.gpus.monitor import GPUHealth
+from laneway.node_agent.gpus.xids import XidClass, severity_of
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 from laneway.node_agent.turns.turn_log import BUCKETS_SECONDS
 from prometheus_client import CollectorRegistry, Info, ProcessCollector
@@ -39,7 +41,11 @@ GPU_INFO = MetricSpec(
 )
 GPU_HEALTHY = MetricSpec("laneway_gpu_healthy", "gauge", "1 while the GPU is healthy.", _GPU)
 GPU_XID_ERRORS = MetricSpec(
-    "laneway_gpu_xid_errors_total", "counter", "XID errors of a GPU since the agent started.", (*_GPU, "xid")
+    "laneway_gpu_xid_errors_total",
+    "counter",
+    "XID errors of a GPU since the agent started, and what follows from them; ignored: an application's error.",
+    (*_GPU, "xid", "class"),
+    {"class": tuple(each.value for each in XidClass)},
 )
 GPU_UTILIZATION = MetricSpec(
     "laneway_gpu_utilization_ratio", "gauge", "Fraction of time in which the GPU computes.", _GPU
@@ -202,9 +208,10 @@ def process_registry() -> CollectorRegistry:
 class AgentCollector:
     """Builds all metrics for every scrape."""
 
-    def __init__(self, node: str, snapshots: Callable[[], GPUs]) -> None:
+    def __init__(self, node: str, snapshots: Callable[[], GPUs], health: HealthConfig) -> None:
         self._node = node
         self._snapshots = snapshots
+        self._health = health
 
     def collect(self) -> Iterator[Metric]:
         """Return the current metrics."""
@@ -242,7 +249,8 @@ class AgentCollector:
                 memory.add_metric([self._node, gpu.uuid, kind], size_bytes)
             healthy.add_metric([self._node, gpu.uuid], 1 if health.healthy else 0)
             for number, count in sorted(health.xids.items()):
-                xids.add_metric([self._node, gpu.uuid, str(number)], count)
+                xid_class = severity_of(number, self._health).value
+                xids.add_metric([self._node, gpu.uuid, str(number), xid_class], count)
             if health.reading is not None and health.reading.utilization_ratio is not None:
                 utilization.add_metric([self._node, gpu.uuid], health.reading.utilization_ratio)
             in_pods = sum(use.processes for use in snapshot.strays.pods)

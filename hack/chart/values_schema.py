@@ -152,7 +152,7 @@ def _metrics() -> Schema:
     return _closed(
         podMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES),
         prometheusRule=_closed(enabled=_FLAG, labels=_NAMES, runbooks=_TEXT, thresholds=_thresholds()),
-        dashboard=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
+        dashboards=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
     )
 
 

@@ -150,6 +150,8 @@ class Metrics:
         self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
         self.namespaces = NamespaceMetrics(registry)
         self.policy_failures = _counter(POLICY_FAILURES, registry)
+        for stage in POLICY_FAILURES.values["stage"]:
+            self.policy_failures.labels(stage)  # begins at 0: else its first increase cannot be seen
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
         self.silent_nodes = Gauge(

@@ -1,0 +1,179 @@
+"""A real Prometheus scrapes what a cluster with 500 jobs exposes: every query of every dashboard has an answer that people can read."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+import yaml
+
+from hack.chart.rules import rules
+from hack.cluster.probes import answers_ok, wait_until
+from tests.integration.charts.large_cluster import Exporter, gpu_labels, job_labels
+from tests.support.dashboard_queries import PanelQuery, panel_queries
+
+_MOST_LINES = 24
+"""More lines than this cannot be told apart on a panel."""
+
+_VARIABLES = {
+    "cluster": {"namespace": ".*", "node": ".*"},
+    "tenant": {"namespace": ".*"},
+    "job": job_labels(3),
+    "gpu": {"node": gpu_labels(0)["node"], "gpu_uuid": ".*"},
+}
+"""What Grafana chooses at first: all of several, one of one."""
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running Prometheus."""
+
+    address: str
+
+    def samples(self, expression: str) -> list[dict[str, Any]]:
+        """Return the answer to an instant query."""
+        url = f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        except HTTPError as error:
+            pytest.fail(f"{expression}: {json.load(error)['error']}")
+        return found
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[str]:
+    """The address of all components' pages."""
+    pages, exported = {}, Exporter()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            component = self.path.strip("/")
+            if component not in pages:
+                pages.update(exported.pages())
+            text = pages.pop(component).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def configuration(folder: Path, exporter: str) -> Path:
+    """Write Prometheus' configuration, with the chart's rules evaluated every second."""
+    made = rules()
+    for group in made["groups"]:
+        group["interval"] = "1s"
+    (folder / "rules.yml").write_text(yaml.safe_dump(made), encoding="utf-8")
+    jobs = [
+        {
+            "job_name": component,
+            "metrics_path": f"/{component}",
+            "honor_labels": True,
+            "static_configs": [{"targets": [exporter]}],
+        }
+        for component in Exporter().pages()
+    ]
+    path = folder / "prometheus.yml"
+    interval = {"scrape_interval": "3s", "evaluation_interval": "1s"}
+    text = yaml.safe_dump({"global": interval, "rule_files": ["rules.yml"], "scrape_configs": jobs})
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory, exporter: str) -> Iterator[Prometheus]:
+    """Prometheus, once everything is scraped twice and recorded."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log_file = folder / "log"
+    command = [
+        "prometheus",
+        f"--config.file={configuration(folder, exporter)}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: answers_ok("127.0.0.1", port, "/-/ready", None), "Prometheus", 60, log=log_file)
+        yield Prometheus(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def numbers(samples: list[dict[str, Any]]) -> list[float]:
+    return [value for sample in samples if not math.isnan(value := float(sample["value"][1]))]
+
+
+@pytest.fixture(scope="module")
+def answers(prometheus: Prometheus) -> dict[PanelQuery, list[dict[str, Any]]]:
+    """The answers of all queries, once each has one, or after a time."""
+    missing, found = set(panel_queries()), {}
+    deadline = time.monotonic() + 120
+
+    def all_answered() -> bool:
+        for query in list(missing):
+            samples = prometheus.samples(query.filled(_VARIABLES[query.dashboard], "1m"))
+            if numbers(samples):
+                found[query] = samples
+                missing.discard(query)
+        return not missing or time.monotonic() > deadline
+
+    wait_until(all_answered, "every query having an answer", 180)
+    return found
+
+
+def test_every_query_of_every_dashboard_has_data(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
+    assert [str(query) for query in panel_queries() if query not in answers] == []
+
+
+def test_panels_can_be_read_with_500_jobs(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
+    lines: dict[tuple[str, str], int] = {}
+    for query, samples in answers.items():
+        if query.kind != "table":
+            panel = (query.dashboard, query.panel)
+            lines[panel] = lines.get(panel, 0) + len(samples)
+    assert {panel: number for panel, number in lines.items() if number > _MOST_LINES} == {}
+
+
+def test_jobs_in_a_table_have_one_row_each(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
+    (shares,) = (
+        samples
+        for query, samples in answers.items()
+        if query.panel == "Unfinished jobs" and "gpu_share" in query.expression
+    )
+    assert len(shares) == 400
+    assert len({tuple(sample["metric"].items()) for sample in shares}) == 400
+
+
+def test_dcgm_is_joined_by_the_gpu(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
+    """Each namespace has 40 running jobs with half a GPU of 0.5 W."""
+    power = next(samples for query, samples in answers.items() if query.panel == "Power by namespace (DCGM)")
+    assert {sample["metric"]["namespace"]: float(sample["value"][1]) for sample in power} == {
+        f"team-{number}": pytest.approx(10) for number in range(10)
+    }

@@ -240,7 +240,7 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Utilization of its GPUs",
-                "As the driver reports it, whoever computes; the mean, and with dcgm-exporter the part of the time in which SMs are active.",
+                "The mean of what the driver reports, with the work of all jobs there; with dcgm-exporter also the part of the time in which SMs are active.",
                 (
                     (f"avg(max by (gpu_uuid) (laneway_gpu_utilization_ratio) {on_its_gpus})", "utilization"),
                     (f"avg({dcgm('DCGM_FI_PROF_SM_ACTIVE')} {on_its_gpus})", "SMs active (DCGM)"),

@@ -1,7 +1,8 @@
-"""The chart's recording rules and alerts: rendered by helm, tried by promtool, each alert with a test and a runbook."""
+"""The chart's recording rules, alerts and dashboards: rendered by helm, tried by promtool, each alert with a test and a runbook."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import yaml
 
 from hack.chart.generated import CHART, ROOT
 from hack.chart.rules import rules
+from hack.dashboards.files import dashboards
 from hack.verify.chart import rendered
 
 CASES = Path(__file__).parent / "rules"
@@ -51,6 +53,17 @@ def test_helm_renders_the_rules_with_the_chart_s_values(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text("metrics: {prometheusRule: {enabled: true}}")
     assert prometheus_rule(values) == rules()
+
+
+def test_the_config_map_has_every_dashboard() -> None:
+    (found,) = (
+        each
+        for each in yaml.safe_load_all(rendered(CHART / "ci" / "all-options-values.yaml"))
+        if each and each["metadata"]["name"].endswith("-dashboards")
+    )
+    assert {name: json.loads(text) for name, text in found["data"].items()} == {
+        f"laneway-{name}.json": dashboard for name, dashboard in dashboards().items()
+    }
 
 
 def test_thresholds_and_runbooks_are_values() -> None:

@@ -256,6 +256,7 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
                     ("sum(laneway_device_plugin_registered)", "registered plugins"),
                     ("max(laneway_silent_nodes)", "silent"),
                 ),
+                width=12,
             )
         )
         .with_panel(
@@ -263,22 +264,27 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Device plugin",
                 "Containers for which kubelets requested shares, in an hour.",
                 ((per_hour("laneway_device_allocations_total", by="result"), "{{result}}"),),
+                width=12,
             )
         )
         .with_panel(
             lines(
-                "CPU and memory of the largest process",
-                "Of each component: CPUs, and memory in GB.",
+                "CPUs",
+                "Of each component's busiest process.",
                 (
                     (
                         f"max by (component) (rate(process_cpu_seconds_total[$__rate_interval]) {component})",
-                        "{{component}} CPUs",
-                    ),
-                    (
-                        f"max by (component) (process_resident_memory_bytes {component}) / 1e9",
-                        "{{component}} GB",
+                        "{{component}}",
                     ),
                 ),
+            )
+        )
+        .with_panel(
+            lines(
+                "Memory",
+                "Of each component's largest process.",
+                ((f"max by (component) (process_resident_memory_bytes {component})", "{{component}}"),),
+                unit="bytes",
             )
         )
         .with_panel(
@@ -286,7 +292,8 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Versions",
                 "How many processes run each version.",
                 (("Processes", "count by (component, version) (laneway_build_info)", "short"),),
-                height=6,
+                width=8,
+                height=8,
             )
         )
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, product
 
 from laneway.api.metric import BUILD_INFO, MetricSpec
+from laneway.operator.metrics import JOB_WAITING
 
 from hack.reference.metrics import METRICS
 
@@ -18,6 +19,9 @@ GPUS_OF_NODE = 8
 JOBS = 500
 RUNNING = 400
 """The others wait. Each that runs has one GPU."""
+
+PAUSED_JOB = 3
+"""It has its GPU and waits."""
 
 _COMPONENTS = {"Operator": "operator", "Node agent": "node-agent", "Device plugin": "device-plugin"}
 _SEEN = {
@@ -93,15 +97,18 @@ def _series(spec: MetricSpec, component: str) -> Iterator[Labels]:
     if spec is BUILD_INFO:
         yield {"component": component, "version": "1.0"}
         return
-    for objects in _objects(spec.labels):
+    for objects in _objects(spec):
         further = [label for label in spec.labels if label not in objects]
         for values in product(*(_values(spec, label) for label in further)):
             yield objects | dict(zip(further, values, strict=True))
 
 
-def _objects(labels: tuple[str, ...]) -> Iterator[Labels]:
+def _objects(spec: MetricSpec) -> Iterator[Labels]:
     """Yield the labels of the jobs, containers, GPUs, nodes or namespaces that there are series for."""
-    if "pod" in labels or {"training_job", "gpu_uuid"} <= set(labels):
+    labels = spec.labels
+    if spec is JOB_WAITING:
+        yield from (job_labels(number) for number in (PAUSED_JOB, *range(RUNNING, JOBS)))
+    elif "pod" in labels or {"training_job", "gpu_uuid"} <= set(labels):
         for number in range(RUNNING):
             found = {**gpu_labels(number), **job_labels(number), "pod": f"job-{number}-0"}
             yield {label: found[label] for label in labels if label in found}

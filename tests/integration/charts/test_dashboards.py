@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import socket
-import subprocess
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
-import yaml
 
-from hack.chart.rules import rules
-from hack.cluster.probes import answers_ok, wait_until
-from tests.integration.charts.large_cluster import Exporter, gpu_labels, job_labels
+from hack.cluster.probes import wait_until
+from tests.integration.charts.large_cluster import PAUSED_JOB, Exporter, gpu_labels, job_labels
 from tests.support.dashboard_queries import PanelQuery, panel_queries
+from tests.support.prometheus_process import Prometheus, prometheus
 
 _MOST_LINES = 24
 """More lines than this cannot be told apart on a panel."""
@@ -31,27 +22,10 @@ _MOST_LINES = 24
 _VARIABLES = {
     "cluster": {"namespace": ".*", "node": ".*"},
     "tenant": {"namespace": ".*"},
-    "job": job_labels(3),
+    "job": job_labels(PAUSED_JOB),
     "gpu": {"node": gpu_labels(0)["node"], "gpu_uuid": ".*"},
 }
 """What Grafana chooses at first: all of several, one of one."""
-
-
-@dataclass(frozen=True)
-class Prometheus:
-    """A running Prometheus."""
-
-    address: str
-
-    def samples(self, expression: str) -> list[dict[str, Any]]:
-        """Return the answer to an instant query."""
-        url = f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-        except HTTPError as error:
-            pytest.fail(f"{expression}: {json.load(error)['error']}")
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -73,57 +47,19 @@ def exporter() -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-def configuration(folder: Path, exporter: str) -> Path:
-    """Write Prometheus' configuration, with the chart's rules evaluated every second."""
-    made = rules()
-    for group in made["groups"]:
-        group["interval"] = "1s"
-    (folder / "rules.yml").write_text(yaml.safe_dump(made), encoding="utf-8")
-    jobs = [
-        {
-            "job_name": component,
-            "metrics_path": f"/{component}",
-            "honor_labels": True,
-            "static_configs": [{"targets": [exporter]}],
-        }
-        for component in Exporter().pages()
-    ]
-    path = folder / "prometheus.yml"
-    interval = {"scrape_interval": "3s", "evaluation_interval": "1s"}
-    text = yaml.safe_dump({"global": interval, "rule_files": ["rules.yml"], "scrape_configs": jobs})
-    path.write_text(text, encoding="utf-8")
-    return path
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=listening.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{listening.server_address[1]}"
+    listening.shutdown()
+    listening.server_close()
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory, exporter: str) -> Iterator[Prometheus]:
-    """Prometheus, once everything is scraped twice and recorded."""
-    folder = tmp_path_factory.mktemp("prometheus")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log_file = folder / "log"
-    command = [
-        "prometheus",
-        f"--config.file={configuration(folder, exporter)}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: answers_ok("127.0.0.1", port, "/-/ready", None), "Prometheus", 60, log=log_file)
-        yield Prometheus(f"http://127.0.0.1:{port}")
-    finally:
-        process.terminate()
-        process.wait()
+def server(tmp_path_factory: pytest.TempPathFactory, exporter: str) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes all of them."""
+    targets = {component: f"{exporter}/{component}" for component in Exporter().pages()}
+    with prometheus(tmp_path_factory.mktemp("prometheus"), targets, scrape_seconds=3) as running:
+        yield running
 
 
 def numbers(samples: list[dict[str, Any]]) -> list[float]:
@@ -131,14 +67,14 @@ def numbers(samples: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def answers(prometheus: Prometheus) -> dict[PanelQuery, list[dict[str, Any]]]:
+def answers(server: Prometheus) -> dict[PanelQuery, list[dict[str, Any]]]:
     """The answers of all queries, once each has one, or after a time."""
     missing, found = set(panel_queries()), {}
     deadline = time.monotonic() + 120
 
     def all_answered() -> bool:
         for query in list(missing):
-            samples = prometheus.samples(query.filled(_VARIABLES[query.dashboard], "1m"))
+            samples = server.samples(query.filled(_VARIABLES[query.dashboard], "1m"))
             if numbers(samples):
                 found[query] = samples
                 missing.discard(query)

@@ -54,9 +54,13 @@ def test_every_panel_of_the_dashboards_shows_data(bench: Bench, metrics: prometh
             training_job("waits", spec={"gpus": {"type": "Count", "count": 16}}),
             training_job("reports", steps=100_000, pace_seconds=0.01, report=True),
             training_job("whole", spec=EXCLUSIVE_NODE, steps=100_000, pace_seconds=0.05),
-            training_job("ends", steps=50, pace_seconds=0.01),
         ]
     )
+    # Its wait and its end are an increase only if the namespace's series were scraped before.
+    wait_until(
+        lambda: bool(metrics.query("laneway_held_gpu_seconds_total")), "the jobs' namespace being scraped", 60
+    )
+    bench.jobs.apply([training_job("ends", steps=50, pace_seconds=0.01)])
     missing = expressions()
     assert len(missing) > 60
     deadline = time.monotonic() + 180

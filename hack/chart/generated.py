@@ -1,4 +1,4 @@
-"""The chart's generated files: copies of the CRDs, the schema of its values, the dashboard, the configuration page."""
+"""The chart's generated files: copies of the CRDs, the schema of its values, the dashboards, the configuration page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hack.chart.config_page import config_page
-from hack.chart.dashboard import dashboard
 from hack.chart.values_schema import values_schema
+from hack.dashboards.files import dashboards
 from hack.markdown import formatted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,20 +21,24 @@ def generated_files() -> dict[Path, str]:
         CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8")
         for path in sorted((ROOT / "crds").glob("*.yaml"))
     }
+    built = {
+        CHART / "dashboards" / f"{name}.json": _json(dashboard) for name, dashboard in dashboards().items()
+    }
     return {
         **crds,
+        **built,
         CHART / "values.schema.json": _json(values_schema()),
-        CHART / "dashboards" / "laneway.json": _json(dashboard()),
         CHART / "CONFIGURATION.md": formatted(config_page()),
     }
 
 
 def stale_files(files: Mapping[Path, str]) -> list[str]:
-    """Returns the files whose text differs from the given one, and CRDs that are not among them; relative to the tree."""
+    """Returns the files whose text differs from the given one, and CRDs and dashboards that are not among them; relative to the tree."""
     stale = [
         path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
-    surplus = [path for path in sorted((CHART / "files" / "crds").glob("*")) if path not in files]
+    folders = (CHART / "files" / "crds", CHART / "dashboards")
+    surplus = [path for folder in folders for path in sorted(folder.glob("*")) if path not in files]
     return [str(path.relative_to(ROOT)) for path in (*stale, *surplus)]
 
 

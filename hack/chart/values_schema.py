@@ -152,8 +152,24 @@ def _node() -> Schema:
 def _metrics() -> Schema:
     return _closed(
         podMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES),
-        prometheusRule=_closed(enabled=_FLAG, labels=_NAMES),
-        dashboard=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
+        prometheusRule=_closed(enabled=_FLAG, labels=_NAMES, runbooks=_TEXT, thresholds=_thresholds()),
+        dashboards=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
+    )
+
+
+def _thresholds() -> Schema:
+    number: Schema = {"type": "number", "minimum": 0}
+    ratio: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+    return _closed(
+        cycleSeconds=number,
+        waitingSeconds=number,
+        gangRollbacks=number,
+        revokedTurns=number,
+        evictions=number,
+        xidErrors=number,
+        failedJobRatio=ratio,
+        endedJobs={"type": "integer", "minimum": 1},
+        apiErrorRatio=ratio,
     )
 
 

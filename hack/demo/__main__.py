@@ -11,7 +11,7 @@ from hack.cluster.progress import ClusterError
 from hack.demo import prometheus
 from hack.demo.api import Api
 from hack.demo.claims import CLAIMS
-from hack.demo.install import REPOSITORY, install
+from hack.demo.install import install
 from hack.demo.scenario import NAMESPACE, Scenario
 from hack.demo.screen import Screen, results
 from hack.demo.target import bring_up
@@ -52,7 +52,7 @@ def _demo(name: str, nodes: int, began: float) -> int:
         scenario.clear()
         held = _run_scenario(scenario)
         print(f"Prometheus: {metrics.address}" + (" (ends with this command)" if metrics.children else ""))
-        print(f"Dashboard for Grafana: {prometheus.DASHBOARD.relative_to(REPOSITORY)}")
+        print("Dashboards for Grafana: charts/laneway/dashboards/")
         print(f"The jobs: kubectl --kubeconfig {target.kubeconfig} --namespace {NAMESPACE} get trainingjobs")
         print(f"Total time: {time.monotonic() - began:.0f} s; 'make cluster-down' removes the cluster.")
         return 0 if held else _FAILED

@@ -1,4 +1,4 @@
-"""Runs a real Prometheus beside the cluster, which scrapes Laneway's pods through the API server.
+"""Runs a real Prometheus beside the cluster, with the chart's rules, which scrapes Laneway's pods through the API server.
 
 Its own service account may list and scrape the pods of Laneway's namespace, and nothing else.
 On an embedded cluster, Prometheus is one of the cluster's processes and runs until `make cluster-down`.
@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from hack.chart.rules import rules
 from hack.cluster.kubectl import Kubectl
 from hack.cluster.probes import answers_ok, wait_until
 from hack.cluster.processes import Component
@@ -28,7 +29,6 @@ from hack.cluster.progress import ClusterError
 from hack.demo.install import REPOSITORY, SYSTEM_NAMESPACE
 from hack.demo.target import Target
 
-DASHBOARD = REPOSITORY / "charts" / "laneway" / "dashboards" / "laneway.json"
 ACCOUNT = "laneway-demo-prometheus"
 PORT = 9090
 
@@ -150,6 +150,7 @@ def _prepare(folder: Path, kubectl: Kubectl, server: str) -> None:
     _write(folder / "token", token)
     _write(folder / "ca.crt", authority)
     _write(folder / "kubeconfig", json.dumps(_kubeconfig(server, folder)))
+    _write(folder / "rules.yml", yaml.safe_dump(rules(), sort_keys=False))
     _write(folder / "prometheus.yml", yaml.safe_dump(_configuration(folder), sort_keys=False))
 
 
@@ -189,6 +190,7 @@ def _kubeconfig(server: str, folder: Path) -> dict[str, Any]:
 def _configuration(folder: Path) -> dict[str, Any]:
     return {
         "global": {"scrape_interval": _SCRAPE_INTERVAL, "scrape_timeout": _SCRAPE_INTERVAL},
+        "rule_files": [str(folder / "rules.yml")],
         "scrape_configs": [
             {
                 "job_name": "laneway",

@@ -18,12 +18,53 @@ METRICS: dict[str, tuple[MetricSpec, ...]] = {
 }
 """Metrics by component."""
 
+_OBJECTS = {
+    ("component", "version"): "1",
+    ("model",): "GPU models",
+    ("namespace",): "namespaces",
+    ("namespace", "training_job"): "unfinished jobs",
+    ("namespace", "training_job", "node", "gpu_uuid"): "GPUs of each job",
+    ("node",): "nodes",
+    ("node", "gpu_uuid"): "GPUs",
+    ("node", "gpu_uuid", "index", "model"): "GPUs",
+    ("node", "gpu_uuid", "lane"): "lanes",
+    ("node", "gpu_uuid", "namespace"): "GPUs × namespaces on each",
+    ("node", "gpu_uuid", "namespace", "training_job", "pod"): "GPUs of each container",
+}
+"""What there is a series for, by the labels that name objects."""
+
+_SEEN = {
+    "code": "codes seen",
+    "method": "methods",
+    "queue": "queues",
+    "reason": "reasons seen",
+    "resource": "kinds",
+    "result": "results",
+    "verb": "verbs",
+    "xid": "XIDs seen",
+}
+"""Further labels with values that are few and not listed."""
+
+_DERIVED = ("class",)
+"""Labels that follow from another one and make no further series."""
+
+_UNITS = ("gpu_seconds", "samples_per_second", "seconds", "bytes", "ratio", "samples", "gpus")
+
 _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do not edit. -->
 
 # Metrics
 
-The ports are in [contracts.md](contracts.md#ports-and-metrics). The series of a job end when it
-finishes, those of a session or lane with it; a figure that is not known has no series.
+The ports are in [contracts.md](contracts.md#ports-and-metrics). Each component also has the metrics
+of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
+
+- **Series**: how many there are at a time. The series of a job end when it finishes, those of a
+  container or lane with it; those of a namespace stay. A figure that is not known has no series.
+  Before the leader's first cycle, and on other replicas, there are no series of jobs and GPU models.
+- **`gpu_uuid`** is the label `UUID` of NVIDIA's dcgm-exporter; `node` is its label `Hostname` where
+  the exporter runs with the node's name. To join:
+  `label_replace(DCGM_FI_DEV_POWER_USAGE, "gpu_uuid", "$1", "UUID", "(.+)") * on (gpu_uuid) group_left (namespace, training_job) laneway_job_gpu_share_ratio`.
+- **`training_job`** is the name of the TrainingJob; empty for a pod that is no worker of one.
+- Scrape with `honorLabels: true`, as the chart's monitors do: `namespace` and `pod` are those of the job.
 """
 
 
@@ -34,10 +75,42 @@ def metrics_page() -> str:
 
 def _component(name: str, metrics: Iterable[MetricSpec]) -> Iterator[str]:
     yield f"\n## {name}\n"
-    yield "| metric | type | labels | meaning |\n| --- | --- | --- | --- |"
+    yield "| metric | type | unit | labels | series | meaning |\n| --- | --- | --- | --- | --- | --- |"
     for metric in metrics:
         labels = ", ".join(_label(label, metric.values.get(label, ())) for label in metric.labels)
-        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+        row = (
+            f"`{metric.name}`",
+            metric.kind,
+            _unit(metric),
+            labels,
+            _series(metric),
+            metric.help.replace("<", "&lt;"),
+        )
+        yield f"| {' | '.join(row)} |"
+
+
+def _unit(metric: MetricSpec) -> str:
+    """Returns the unit that the name ends in; empty for a number."""
+    name = metric.name.removesuffix("_total")
+    return next((unit.replace("_", " ") for unit in _UNITS if name.endswith(f"_{unit}")), "")
+
+
+def _series(metric: MetricSpec) -> str:
+    """Returns how many series there are.
+
+    Raises:
+        KeyError: the labels are new; say here how many series they make.
+    """
+    labels = [label for label in metric.labels if label not in _DERIVED]
+    further = [label for label in labels if label in metric.values or label in _SEEN]
+    objects = tuple(label for label in labels if label not in further)
+    factors = [_OBJECTS[objects]] if objects else []
+    factors += [
+        str(len(metric.values[label])) if label in metric.values else _SEEN[label] for label in further
+    ]
+    if metric.kind == "histogram":
+        factors.append("buckets")
+    return " × ".join(factors) or "1"
 
 
 def _label(name: str, values: tuple[str, ...]) -> str:

@@ -11,7 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from hack.chart.generated import CHART, ROOT
+from hack.chart.rules import rules
 from hack.cluster.binaries import binary
 from hack.cluster.build import built
 from hack.verify.failure import CheckFailedError
@@ -48,9 +51,11 @@ def check_chart() -> Iterator[str]:
             yield f"kubeconform: {name}: {summary}"
         for manifest in sorted((ROOT / "examples").glob("**/*.yaml")):
             yield f"kubeconform: {manifest.relative_to(ROOT)}: {_conform(crd_schemas, manifest.read_text(encoding='utf-8'))}"
-    if shutil.which("promtool"):
-        _checked(["promtool", "check", "rules", str(CHART / "files" / "alerts.yaml")])
-        yield "promtool: the alert rules"
+        if shutil.which("promtool"):
+            file = Path(scratch) / "rules.yaml"
+            file.write_text(yaml.safe_dump(rules()), encoding="utf-8")
+            _checked(["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(file)])
+            yield "promtool: recording rules and alerts"
 
 
 def variants() -> list[Path]:

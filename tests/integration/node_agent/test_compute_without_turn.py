@@ -69,9 +69,7 @@ def both(node: Node, make_pod: MakePod) -> tuple[subprocess.Popen[str], subproce
 
 
 def unscheduled_seconds(node: Node, pod: str) -> float:
-    start = (
-        f'laneway_unscheduled_seconds_total{{gpu="{node.gpus[0]}",namespace="default",node="n1",pod="{pod}"}}'
-    )
+    start = f'laneway_unscheduled_seconds_total{{gpu_uuid="{node.gpus[0]}",namespace="default",node="n1",pod="{pod}",'
     (line,) = [line for line in node.get("/metrics").splitlines() if line.startswith(start)]
     return float(line.split()[-1])
 

@@ -42,10 +42,11 @@ def test_an_xid_is_reported_everywhere_and_survives_the_agent(make_node: MakeNod
     assert "XID 79 (GPU has fallen off the bus); it needs a reset" in gpu(node)["health_reason"]
     assert gpu(node, 1)["healthy"]
     metrics = node.get("/metrics")
-    assert f'laneway_gpu_healthy{{gpu="{node.gpus[0]}",node="n1"}} 0.0' in metrics
-    assert f'laneway_gpu_healthy{{gpu="{node.gpus[1]}",node="n1"}} 1.0' in metrics
-    for xid in (13, 79):
-        assert f'laneway_gpu_xid_errors_total{{gpu="{node.gpus[0]}",node="n1",xid="{xid}"}} 1.0' in metrics
+    assert f'laneway_gpu_healthy{{gpu_uuid="{node.gpus[0]}",node="n1"}} 0.0' in metrics
+    assert f'laneway_gpu_healthy{{gpu_uuid="{node.gpus[1]}",node="n1"}} 1.0' in metrics
+    for xid, xid_class in ((13, "ignored"), (79, "reset")):
+        labels = f'class="{xid_class}",gpu_uuid="{node.gpus[0]}",node="n1",xid="{xid}"'
+        assert f"laneway_gpu_xid_errors_total{{{labels}}} 1.0" in metrics
     assert f'GPU unhealthy gpu={node.gpus[0]} reason="XID 79' in node.log
     assert "xid='XID 13 (graphics engine exception)" in node.log
 

@@ -65,7 +65,7 @@ def test_processes_of_a_container_share_its_quota_exactly(make_node: MakeNode) -
         "quota": 500 * MIB,
         "part": 200 * MIB,
     }
-    labels = f'{{gpu="{node.gpus[0]}",namespace="default",node="n1",pod="a"}}'
+    labels = f'{{gpu_uuid="{node.gpus[0]}",namespace="default",node="n1",pod="a",training_job=""}}'
     assert f"laneway_refused_allocations_total{labels} 2.0" in node.get("/metrics")
     assert used_mebibytes(node, "a") == 200
     other = AccountHolder(node.container("b", 50))

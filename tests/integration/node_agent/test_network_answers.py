@@ -50,7 +50,7 @@ def test_pids_and_messages_are_for_the_agents_own_pod_only(make_node: Callable[.
     assert (session["pod"], session["share_percent"]) == ("a", 50)
     assert session.keys() == local().keys() - {"message", "processes"}
     assert json.loads(shown["/turns"])[0]["pod"] == "a"
-    assert 'laneway_turns_total{gpu="' in shown["/metrics"]
+    assert 'laneway_turns_total{gpu_uuid="' in shown["/metrics"]
     for path, text in shown.items():
         assert "secret" not in text, path
         assert f'"pid": {process.pid}' not in text, path

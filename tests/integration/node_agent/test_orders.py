@@ -81,9 +81,9 @@ def test_memory_of_an_offloaded_container_is_available_until_it_is_restored(
     second = start(node.container("b", 100))
     second.profile(800, 100)
     eventually("the other has the GPU", lambda: node.session("b")["lane"] is not None)
-    promised = f'laneway_gpu_memory_bytes{{gpu="{node.gpus[0]}",kind="persistent"'
+    promised = f'laneway_gpu_memory_bytes{{gpu_uuid="{node.gpus[0]}",kind="persistent"'
     assert promised in node.get("/metrics")
-    offloaded = f'laneway_sessions{{gpu="{node.gpus[0]}",node="n1",state="Offloaded"}} 1.0'
+    offloaded = f'laneway_sessions{{gpu_uuid="{node.gpus[0]}",node="n1",state="Offloaded"}} 1.0'
     assert offloaded in node.get("/metrics")
 
     order(node, "restore", "default/a")

@@ -128,7 +128,7 @@ def test_a_welcome_on_a_real_gpu_has_the_framework_reserve(make_node: MakeNode) 
     assert process.hello(device="cuda")["framework_bytes"] == 100 * MIB
     process.turn()
     process.profile(10, 20)
-    counted = f'laneway_gpu_memory_bytes{{gpu="{node.gpus[0]}",kind="free",model="Simulated",node="n1"}}'
+    counted = f'laneway_gpu_memory_bytes{{gpu_uuid="{node.gpus[0]}",kind="free",node="n1"}}'
 
     def free_mib() -> float:
         (line,) = [line for line in node.get("/metrics").splitlines() if line.startswith(counted)]

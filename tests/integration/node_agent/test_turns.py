@@ -76,7 +76,7 @@ def test_a_stopped_holder_loses_its_turn_within_the_bound(make_node: MakeNode) -
     first.send("release", turn=revoked["turn"], iterations=1, gpu_seconds=0.0)
     second.expect("grant")
     assert node.session("b")["message"] == ""
-    counted = f'laneway_turns_revoked_total{{gpu="{node.gpus[0]}",node="n1",reason="stalled"}} 1.0'
+    counted = f'laneway_turns_revoked_total{{gpu_uuid="{node.gpus[0]}",node="n1",reason="stalled"}} 1.0'
     assert counted in node.get("/metrics")
 
 
@@ -107,5 +107,5 @@ def test_counters_and_records_match_the_turns(make_node: MakeNode) -> None:
     assert turn["end"] == "released"
     assert node.get("/turns?since=%f" % (turn["end_seconds"] + 1)) == []
     assert node.get(f"/turns?gpu={node.gpus[1]}") == []
-    utilization = f'laneway_gpu_utilization_ratio{{gpu="{node.gpus[0]}",node="n1"}}'
+    utilization = f'laneway_gpu_utilization_ratio{{gpu_uuid="{node.gpus[0]}",node="n1"}}'
     eventually("the GPU was used", lambda: utilization in node.get("/metrics"))

@@ -81,9 +81,11 @@ def test_only_the_violating_container_without_a_client_is_stopped(
     assert node.log.count(report) == 1
     assert "memory='900.0 MiB'" in node.log
 
-    assert f'laneway_gpu_foreign_processes{{gpu="{node.gpus[0]}",kind="host",node="n1"}} 1.0' in node.get(
-        "/metrics"
-    )
+    page = node.get("/metrics")
+    assert f'laneway_gpu_foreign_processes{{gpu_uuid="{node.gpus[0]}",kind="host",node="n1"}} 1.0' in page
+    labels = f'gpu_uuid="{node.gpus[0]}",namespace="default",node="n1",reason='
+    assert f'laneway_watchdog_evictions_total{{{labels}"MemoryQuotaExceeded"}} 1.0' in page
+    assert f'laneway_watchdog_evictions_total{{{labels}"MemoryNotCovered"}} 0.0' in page
 
     container.remove()
     eventually("it has ended", lambda: node.session("greedy")["state"] == "Ended")

@@ -37,7 +37,7 @@ def test_a_sidecar_and_a_pod_without_a_share_are_warned_and_stopped(
     eventually("the pod says so", lambda: warning in message(node, "a"))
     assert ended(sidecar) == -signal.SIGTERM
     eventually("the other is told to end", lambda: f"pids=[{stranger.pid}]" in node.log)
-    metric = f'laneway_gpu_foreign_processes{{gpu="{node.gpus[0]}",kind="pod",node="n1"}}'
+    metric = f'laneway_gpu_foreign_processes{{gpu_uuid="{node.gpus[0]}",kind="pod",node="n1"}}'
     assert f"{metric} 2.0" in node.get("/metrics"), "the driver lists both still"
     driver_sees(node, **{f"p{trainer.pid}": 400})
     eventually("none is left", lambda: f"{metric} 0.0" in node.get("/metrics"))

@@ -169,17 +169,17 @@ async def test_the_page_for_prometheus_shows_the_job_and_forgets_it(
     await cluster.submit("counted", gpus={"type": "Share", "sharePercent": 30})
     await cluster.run_all("counted", 1)
     await cluster.until_condition("counted", "Running")
-    labels = f'job="counted",namespace="{cluster.namespace}"'
+    labels = f'namespace="{cluster.namespace}",training_job="counted"'
 
     async def shown() -> bool:
         return f"laneway_job_attained_service_gpu_seconds{{{labels}}}" in operator.get("/metrics")
 
     async def hidden() -> bool:
-        return cluster.namespace not in operator.get("/metrics")
+        return 'training_job="counted"' not in operator.get("/metrics")
 
     await until("the job's service is shown", shown)
     page = operator.get("/metrics")
-    assert 'laneway_jobs{state="running"}' in page
+    assert f'laneway_jobs{{namespace="{cluster.namespace}",state="running"}} 1.0' in page
     assert "laneway_leader 1.0" in page
     assert 'laneway_api_writes_total{resource="pods",result="ok",verb="create"}' in page
     assert operator.get("/healthz") == operator.get("/readyz") == "ok\n"

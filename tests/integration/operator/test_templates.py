@@ -67,7 +67,7 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
     assert progress.pop("updatedAt")
     no_checkpoints_seen = {"savedExecutedMilliseconds": 0, "warning": ""}
     assert progress == {"iterations": 100, "percent": 24, **no_checkpoints_seen, **MEASURED["report"]}
-    loss = f'laneway_job_loss{{job="first",namespace="{cluster.namespace}"}} NaN'
+    loss = f'laneway_job_loss{{namespace="{cluster.namespace}",training_job="first"}} NaN'
 
     async def counted() -> bool:
         return loss in operator.get("/metrics")

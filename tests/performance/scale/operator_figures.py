@@ -13,7 +13,7 @@ from datetime import datetime
 from tests.support.operator.operator_process import OperatorProcess
 
 _WRITES = re.compile(r"^laneway_api_writes_total\{([^}]*)\} (\S+)$", re.MULTILINE)
-_REQUESTS = re.compile(r'^laneway_api_requests_total\{method="(\w+)"\} (\S+)$', re.MULTILINE)
+_REQUESTS = re.compile(r'^laneway_api_requests_total\{code="[^"]*",method="(\w+)"\} (\S+)$', re.MULTILINE)
 _PREEMPTIONS = re.compile(r"^laneway_preemptions_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _ANSWERS_WITHIN_SECONDS = 120.0
 
@@ -84,7 +84,9 @@ def counts_in(metrics: str) -> Counts:
     for labels, value in _WRITES.findall(metrics):
         named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         writes[f"{named['verb']} {named['resource']}"] += int(float(value))
-    requests = Counter({method: int(float(value)) for method, value in _REQUESTS.findall(metrics)})
+    requests: Counter[str] = Counter()
+    for method, value in _REQUESTS.findall(metrics):
+        requests[method] += int(float(value))
     return Counts(writes, requests, sum(int(float(value)) for value in _PREEMPTIONS.findall(metrics)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
+from laneway.api.health_config import HealthConfig
 from laneway.lanes import RateControl, TenantUse
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
@@ -259,10 +260,9 @@ def test_the_progress_of_contending_sessions_is_reported() -> None:
     assert [ratios[each.process.lease.key] for each in trainers] == pytest.approx([0.5, 0.5], abs=0.1)
     snapshot = take_snapshot(bench.turns, bench.clock.monotonic())
     registry = CollectorRegistry()
-    registry.register(AgentCollector("n1", lambda: [(snapshot, GPUHealth())]))
-    assert 'laneway_session_progress_ratio{gpu="GPU-test",namespace="default",node="n1",pod="pod-1"} 0.' in (
-        generate_latest(registry).decode()
-    )
+    registry.register(AgentCollector("n1", lambda: [(snapshot, GPUHealth())], HealthConfig()))
+    labels = '{gpu_uuid="GPU-test",namespace="default",node="n1",pod="pod-1",training_job=""}'
+    assert f"laneway_session_progress_ratio{labels} 0." in generate_latest(registry).decode()
     trainers[1].process.die()
     train(bench, trainers[:1], 3.0)
     assert bench.turns.rate_control.progress_ratios() == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,16 @@ from hypothesis import strategies as st
 from laneway.api.enforcement import Enforcement
 from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import ReportStatus, SavedWorkStatus, SessionStatus
+from laneway.api.health_config import HealthConfig
 from laneway.api.schema import MAX_COUNTER
 from laneway.client.reporting.progress import _loss
+from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
 from laneway.node_agent.enforcement.levels import Level, with_level
+from laneway.node_agent.enforcement.violation import NO_TURN, QUOTA_EXCEEDED, Claim
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status
-from laneway.node_agent.report.snapshot import take_snapshot
+from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
 from laneway.node_agent.sessions.broker import batch_of
 from laneway.node_agent.sessions.packets import PacketError, decode, encode
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork
@@ -89,9 +93,13 @@ def training(bench: GPUBench) -> Process:
 def shown(bench: GPUBench) -> tuple[SessionStatus, str]:
     """The session as the GPUNode has it, and the page of metrics."""
     looks = [(take_snapshot(bench.turns, bench.clock.monotonic()), GPUHealth())]
+    return node_status(looks, ()).gpus[0].sessions[0], page_of(looks)
+
+
+def page_of(looks: list[tuple[GPUSnapshot, GPUHealth]]) -> str:
     registry = CollectorRegistry()
-    registry.register(AgentCollector("n1", lambda: looks))
-    return node_status(looks, ()).gpus[0].sessions[0], generate_latest(registry).decode()
+    registry.register(AgentCollector("n1", lambda: looks, HealthConfig()))
+    return generate_latest(registry).decode()
 
 
 def test_a_report_is_in_the_gpu_node_and_in_the_metrics() -> None:
@@ -101,7 +109,7 @@ def test_a_report_is_in_the_gpu_node_and_in_the_metrics() -> None:
     session, metrics = shown(bench)
     assert session.report == SHOWN
     assert session.data_milliseconds == 2000
-    labels = '{gpu="GPU-test",namespace="default",node="n1",pod="a"}'
+    labels = '{gpu_uuid="GPU-test",namespace="default",node="n1",pod="a",training_job=""}'
     for line in ("step%s 30.0", "steps%s 100.0", "loss%s NaN"):
         assert f"laneway_session_{line % labels}\n" in metrics
     assert f"laneway_data_seconds_total{labels} 2.0" in metrics
@@ -113,7 +121,28 @@ def test_a_lowered_level_is_in_the_metrics() -> None:
     for reason, lowered in (("", 0), ("no interposer: its self-test has not run yet", 1)):
         bench.turns.gpu = with_level(bench.turns.gpu, Level(Enforcement.WATCHDOG, reason))
         _, metrics = shown(bench)
-        assert f'laneway_gpu_enforcement_lowered{{gpu="GPU-test",node="n1"}} {lowered}.0\n' in metrics
+        assert f'laneway_gpu_enforcement_lowered{{gpu_uuid="GPU-test",node="n1"}} {lowered}.0\n' in metrics
+
+
+def test_evictions_are_counted_once_and_outlive_the_container(tmp_path: Path) -> None:
+    bench = GPUBench()
+    lease = training(bench).lease
+    claim = Claim("GPU-test", lease.record, tmp_path, lease.quota_bytes)
+    series = (
+        'laneway_watchdog_evictions_total{gpu_uuid="GPU-test",namespace="default",node="n1",reason="%s"} %s\n'
+    )
+    assert series % (QUOTA_EXCEEDED, "0.0") in shown(bench)[1], "an increase needs a beginning"
+    for message in ("stopped", "stopped; that failed"):
+        status = EnforcementStatus(evicted=QUOTA_EXCEEDED, eviction_message=message)
+        record_enforcement_status(bench.turns, claim, status, bench)
+    assert series % (QUOTA_EXCEEDED, "1.0") in shown(bench)[1]
+    record_enforcement_status(bench.turns, claim, EnforcementStatus(), bench)
+    record_enforcement_status(bench.turns, claim, EnforcementStatus(evicted=NO_TURN), bench)
+    bench.turns.remove_container(lease.key)
+    bench.turns.forget_ended(0)
+    page = page_of([(take_snapshot(bench.turns, bench.clock.monotonic()), GPUHealth())])
+    assert series % (QUOTA_EXCEEDED, "1.0") in page
+    assert series % (NO_TURN, "1.0") in page
 
 
 def test_without_a_report_there_is_none() -> None:

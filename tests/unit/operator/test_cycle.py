@@ -213,10 +213,13 @@ def test_gauges_show_who_has_which_gpu() -> None:
     job = a_job("a").share(40).placed("n1", percent=40).running(since=NOW - 10).record
     view = a_view([job], [a_pod(job).running(since=NOW - 10).record], [a_gpu_node("n1")])
     assert gauges_of(view) == {
-        ("laneway_jobs", "running"): 1,
+        ("laneway_jobs", "ns", "running"): 1,
         ("laneway_queue_jobs", "0"): 1,
         ("laneway_job_attained_service_gpu_seconds", "ns", "a"): pytest.approx(4),
-        ("laneway_job_gpu_percent", "ns", "a", "n1", "n1/0"): 40,
+        ("laneway_job_gpu_share_ratio", "ns", "a", "n1", "n1/0"): 0.4,
+        ("laneway_usable_gpus", "A100"): 4,
+        ("laneway_idle_gpus", "A100"): 3.6,
+        ("laneway_fragmented_gpus", "A100"): 0.6,
     }
 
 
@@ -240,7 +243,10 @@ def test_a_suspended_job_has_no_waiting_time() -> None:
 
 def test_gauges_leave_out_jobs_of_another_controller() -> None:
     job = a_job("a").spec(managedBy="example.com/other").record
-    assert gauges_of(a_view([job], gpu_nodes=[a_gpu_node("n1")])) == {}
+    assert gauges_of(a_view([job], gpu_nodes=[a_gpu_node("n1")])).keys() == {
+        ("laneway_usable_gpus", "A100"),
+        ("laneway_idle_gpus", "A100"),
+    }
 
 
 def test_gauges_add_up_the_shares_of_workers_on_one_gpu() -> None:
@@ -254,10 +260,10 @@ def test_gauges_add_up_the_shares_of_workers_on_one_gpu() -> None:
     held = [
         (*sample.labels.values(), sample.value)
         for family in cycle.gauges(NOW)
-        if family.name == "laneway_job_gpu_percent"
+        if family.name == "laneway_job_gpu_share_ratio"
         for sample in family.samples
     ]
-    assert held == [("ns", "g", "n1", "n1/0", 80)]
+    assert held == [("ns", "g", "n1", "n1/0", 0.8)]
 
 
 def test_the_status_of_a_job_of_another_controller_is_not_written() -> None:

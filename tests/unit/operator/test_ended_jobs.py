@@ -71,7 +71,7 @@ def test_details_are_dropped_once_the_end_counts_no_more() -> None:
     assert not cluster.details("a")
     assert cluster.run().writes == ()
     gauges = samples_of(cluster.cycle.gauges(cluster.now))
-    assert gauges["laneway_jobs", "succeeded"] == 1
+    assert gauges["laneway_jobs", "ns", "succeeded"] == 1
 
 
 def test_a_restart_reads_no_details_of_old_jobs() -> None:

@@ -106,7 +106,7 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
     assert (ended, executor.in_flight) == ([soon], set())
 
 
-async def test_preemptions_are_counted_by_reason() -> None:
+async def test_preemptions_are_counted_by_action_and_reason() -> None:
     """With rounds, jobs are reassigned all the time: that must not hide preemptions for other jobs."""
     job = a_job().placed("n1").running()
     cache, metrics = ClusterCache(lambda: 0.0), Metrics()
@@ -117,8 +117,8 @@ async def test_preemptions_are_counted_by_reason() -> None:
     executor.begin(a_write(before, after), NOW)
     await executor.end()
     page = metrics.render().decode()
-    assert 'laneway_preemptions_total{reason="Reassigned"} 1.0' in page
-    assert 'laneway_preemptions_total{reason="HigherQueue"} 0.0' in page
+    assert 'laneway_preemptions_total{action="Evict",namespace="ns",reason="Reassigned"} 1.0' in page
+    assert 'laneway_preemptions_total{action="Pause",namespace="ns",reason="HigherQueue"} 0.0' in page
 
 
 async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over() -> None:

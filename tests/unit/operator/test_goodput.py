@@ -244,7 +244,7 @@ def test_the_metrics_of_a_job_say_its_goodput() -> None:
     cycle.run(view, WriteHistory({}, {}), NOW)
     metrics.show(lambda: cycle.gauges(NOW))
     lines = metrics.render().decode().splitlines()
-    labels = f'{{job="{job.name}",namespace="ns"}}'
+    labels = f'{{namespace="ns",training_job="{job.name}"}}'
     assert f"laneway_job_goodput_samples_per_second{labels} 409.6" in lines
     assert f"laneway_job_statistical_efficiency_ratio{labels} 0.8" in lines
     assert f"laneway_job_gradient_noise_scale_samples{labels} 384.0" in lines

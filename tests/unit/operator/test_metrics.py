@@ -12,8 +12,8 @@ from laneway.operator.metrics import Metrics
 
 from tests.unit.operator.builders import NOW, a_job, a_pod, reconciled_job_of
 
-SERVICE = 'laneway_job_attained_service_gpu_seconds{job="a",namespace="ns"} 12.5'
-HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40.0'
+SERVICE = 'laneway_job_attained_service_gpu_seconds{namespace="ns",training_job="a"} 12.5'
+HOLDS = 'laneway_job_gpu_share_ratio{gpu_uuid="n1/0",namespace="ns",node="n1",training_job="a"} 0.4'
 
 
 def test_a_jobs_series_vanish_with_the_job() -> None:
@@ -21,18 +21,17 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     builder = a_job("a").share(40).placed("n1", percent=40).running(since=NOW)
     job = builder.status(attained_service_gpu_milliseconds=12_500).record
     reconciled = reconciled_job_of(job, a_pod(job).running(since=NOW).record)
-    metrics.show(lambda: job_gauges([reconciled], NOW, completed=2, failed=0))
+    metrics.show(lambda: job_gauges([reconciled], {("ns", "succeeded"): 2}, NOW))
     page = metrics.render().decode()
     assert SERVICE in page
     assert HOLDS in page
-    assert 'laneway_jobs{state="running"} 1.0' in page
-    assert 'laneway_jobs{state="succeeded"} 2.0' in page
-    assert 'laneway_jobs{state="failed"} 0.0' in page
+    assert 'laneway_jobs{namespace="ns",state="running"} 1.0' in page
+    assert 'laneway_jobs{namespace="ns",state="succeeded"} 2.0' in page
+    assert 'laneway_jobs{namespace="ns",state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
     metrics.show(no_job_gauges)
     page = metrics.render().decode()
-    assert 'job="a"' not in page
-    assert 'laneway_jobs{state="running"} 0.0' in page
+    assert "ns" not in {label for line in page.splitlines() for label in line.split('"')}
 
 
 async def test_health_is_told_with_the_reason() -> None:

@@ -171,7 +171,7 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
     metrics, cycle = Metrics(), Cycle(OperatorConfig())
     cycle.run(a_view([job, silent], [a_pod(job).running().record]), WriteHistory({}, {}), NOW)
     metrics.show(lambda: cycle.gauges(NOW))
-    lines = {line for line in metrics.render().decode().splitlines() if 'job="job"' in line}
+    lines = {line for line in metrics.render().decode().splitlines() if 'training_job="job"' in line}
     for name, value in {
         "laneway_job_step": "250.0",
         "laneway_job_progress_ratio": "0.25",
@@ -182,5 +182,5 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
         "laneway_job_model_bytes": "100.0",
         "laneway_job_largest_tensor_bytes": "80.0",
     }.items():
-        assert f'{name}{{job="job",namespace="ns"}} {value}' in lines
-        assert f'{name}{{job="silent"' not in metrics.render().decode()
+        assert f'{name}{{namespace="ns",training_job="job"}} {value}' in lines
+        assert f'{name}{{namespace="ns",training_job="silent"' not in metrics.render().decode()

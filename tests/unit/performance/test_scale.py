@@ -21,9 +21,10 @@ from tests.performance.scale.operator_tables import operator_tables
 
 _METRICS = """\
 laneway_api_writes_total{resource="pods",verb="create"} 8.0
-laneway_api_requests_total{method="POST"} 9.0
-laneway_preemptions_total{reason="HigherQueue"} 3.0
-laneway_preemptions_total{reason="Separated"} 1.0
+laneway_api_requests_total{code="201",method="POST"} 7.0
+laneway_api_requests_total{code="409",method="POST"} 2.0
+laneway_preemptions_total{action="Evict",namespace="a",reason="HigherQueue"} 3.0
+laneway_preemptions_total{action="Evict",namespace="a",reason="Separated"} 1.0
 """
 
 

@@ -9,7 +9,7 @@ policy was last asked. operator/README.md lists what a restart loses by that.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -27,7 +27,7 @@ from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.past_services import NO_SERVICES, PastServices, is_news
 from laneway.scheduling.model.plan import Decision, Plan, PolicyFailure, WaitingReason, WorkerAllotment
-from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node
 from laneway.scheduling.order.policy import AssignsModels, LearnsServices, OrderPolicy
 from laneway.scheduling.state.measured_speeds import SharedSpeed
 from laneway.scheduling.state.scheduler_state import SchedulerState
@@ -103,6 +103,11 @@ class Scheduler:
         so_far = past.with_stopped(service for service in services if service > 0)
         self._state.set_order(cast(OrderPolicy, order.informed(so_far)))
         return True
+
+    def usable_gpus(self) -> Iterator[GPU]:
+        """Yield the healthy GPUs of nodes where jobs may start."""
+        allocations = self._state.allocations
+        return (allocations.gpus[number] for number in allocations.usable)
 
     def decide(
         self, now_seconds: float, max_starts: float = math.inf, max_preemptors: int = MAX_PREEMPTORS

@@ -31,6 +31,7 @@ from laneway.device_plugin.pod_resources import PodResourcesClient
 from laneway.device_plugin.registration import Registration
 from laneway.device_plugin.runtime_images import RuntimeImages
 from laneway.device_plugin.share_manager import ShareManager
+from prometheus_client import disable_created_metrics
 
 _log = logging.getLogger("laneway.device_plugin")
 
@@ -118,6 +119,8 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     containers = ContainerFolders(folders.containers)
     shares = ShareManager(containers, records, pods, inventory_watcher.inventory)
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
+    # A second series for each counter, which Prometheus does not need.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
     settings = AllocationSettings(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from laneway.api.metric import MetricSpec
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from importlib.metadata import version
+
+from laneway.api.metric import BUILD_INFO, MetricSpec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 ALLOCATIONS = MetricSpec(
     "laneway_device_allocations_total",
@@ -19,7 +21,7 @@ REGISTERED = MetricSpec(
     ("node",),
 )
 
-METRICS = (ALLOCATIONS, REGISTERED)
+METRICS = (BUILD_INFO, ALLOCATIONS, REGISTERED)
 """All metrics of the device plugin."""
 
 
@@ -28,6 +30,9 @@ class Metrics:
 
     def __init__(self, node: str) -> None:
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        info = Info(BUILD_INFO.name.removesuffix("_info"), BUILD_INFO.help, registry=self._registry)
+        info.info({"component": "device-plugin", "version": version("laneway-device-plugin")})
         allocations = Counter(ALLOCATIONS.name, ALLOCATIONS.help, ALLOCATIONS.labels, registry=self._registry)
         # Both series exist from the start: a rate over a series that just appeared misses its first step.
         self._granted = allocations.labels(node, "granted")

@@ -38,7 +38,7 @@ from laneway.node_agent.recovery.restart_recovery import RestartRecovery
 from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
 from laneway.node_agent.recovery.state_writer import StateWriter
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
-from laneway.node_agent.report.metrics import AgentCollector
+from laneway.node_agent.report.metrics import AgentCollector, process_registry
 from laneway.node_agent.report.node_status import (
     doubly_offered_condition,
     gpus_healthy_condition,
@@ -57,7 +57,6 @@ from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.settings import TurnSettings, lane_rules
 from laneway.node_agent.turns.turn_log import Entry, TurnLog, TurnRecord
-from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger(__name__)
 _TICK_SECONDS = 0.25
@@ -359,8 +358,8 @@ class Agent:
         return looks
 
     def _answers(self) -> Answers:
-        registry = CollectorRegistry()
-        registry.register(AgentCollector(self._options.node, self._snapshots))
+        registry = process_registry()
+        registry.register(AgentCollector(self._options.node, self._snapshots, self._config.health))
         return Answers(registry, self._health_problem, self._turn_records, self._session_records)
 
     def _health_problem(self) -> str:

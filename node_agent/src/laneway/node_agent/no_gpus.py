@@ -7,8 +7,8 @@ import logging
 from laneway.node_agent.agent import AgentOptions
 from laneway.node_agent.inventory_file import write_no_gpus
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers
+from laneway.node_agent.report.metrics import process_registry
 from laneway.node_agent.report.no_gpus_publisher import NoGPUsPublisher
-from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -33,9 +33,7 @@ class NoGPUs:
         except OSError as error:
             _log.error("cannot write the inventory error=%r", str(error))
         if self._http is None:
-            answers = Answers(
-                CollectorRegistry(), lambda: "", lambda gpu, since: iter(()), lambda details: []
-            )
+            answers = Answers(process_registry(), lambda: "", lambda gpu, since: iter(()), lambda details: [])
             self._http = AgentHTTPServer(self._options.address, self._options.port, answers)
             self._http.start()
             _log.info("serving without GPUs http=%s:%d", self._options.address, self._http.port)

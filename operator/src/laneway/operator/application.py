@@ -82,7 +82,7 @@ class _Replica:
         self._api = api
         self._metrics = Metrics()
         self._metrics.show(no_job_gauges)
-        api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
+        api.answered = lambda method, code: self._metrics.api_requests.labels(method, code).inc()
         self._cache = ClusterCache(time.time)
         lease_path = LEASES.path(namespace, config.lease.name)
 

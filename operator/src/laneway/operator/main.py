@@ -16,6 +16,7 @@ from laneway.operator.collector import collect_young_only
 from laneway.operator.state.resources import STREAMED, Resource
 from laneway.operator.watch.apiserver import CredentialsError
 from laneway.scheduling.config.operator_config import OperatorConfig
+from prometheus_client import disable_created_metrics
 
 _DEFAULT_CONFIG = Path("/etc/laneway/operator.yaml")
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -46,6 +47,8 @@ def main(arguments: list[str] | None = None, streamed: Collection[Resource] = ST
         return 2
     logs.configure(config.log_level)
     collect_young_only()
+    # A second series for each counter, which Prometheus does not need.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     try:
         asyncio.run(run(config, options.namespace or _own_namespace(), options.kubeconfig, streamed))
     except CredentialsError as error:

@@ -7,11 +7,20 @@ scrape, so the series of a job vanish with the job.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 
-from laneway.api.metric import MetricSpec
+from laneway.api.metric import BUILD_INFO, MetricSpec
+from laneway.operator.namespace_metrics import NAMESPACE_METRICS, NamespaceMetrics
 from laneway.operator.training_metrics import TRAINING_METRICS
-from laneway.scheduling import PreemptionReason
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -21,7 +30,7 @@ JOBS = MetricSpec(
     "laneway_jobs",
     "gauge",
     "Jobs by state; waiting: for GPUs, a valid spec or a lane; paused: paused or offloaded.",
-    ("state",),
+    ("namespace", "state"),
     {"state": JOB_STATES},
 )
 QUEUE_JOBS = MetricSpec(
@@ -31,22 +40,31 @@ JOB_ATTAINED_SERVICE = MetricSpec(
     "laneway_job_attained_service_gpu_seconds",
     "gauge",
     "GPU-seconds of attained service of a job.",
-    ("namespace", "job"),
+    ("namespace", "training_job"),
 )
 JOB_WAITING = MetricSpec(
     "laneway_job_waiting_seconds",
     "gauge",
     "Time for which a waiting job has waited.",
-    ("namespace", "job"),
+    ("namespace", "training_job"),
 )
-JOB_GPU_PERCENT = MetricSpec(
-    "laneway_job_gpu_percent",
+JOB_GPU_SHARE = MetricSpec(
+    "laneway_job_gpu_share_ratio",
     "gauge",
-    "Percent of a GPU that a job holds.",
-    ("namespace", "job", "node", "gpu"),
+    "Part of a GPU that a job holds; 1 is a whole GPU.",
+    ("namespace", "training_job", "node", "gpu_uuid"),
 )
-JOB_WAIT_DURATION = MetricSpec(
-    "laneway_job_wait_duration_seconds", "histogram", "Time from waiting to running."
+USABLE_GPUS = MetricSpec(
+    "laneway_usable_gpus", "gauge", "Healthy GPUs on nodes where jobs may start, by model.", ("model",)
+)
+IDLE_GPUS = MetricSpec(
+    "laneway_idle_gpus", "gauge", "The parts of usable GPUs that nothing holds, in GPUs.", ("model",)
+)
+FRAGMENTED_GPUS = MetricSpec(
+    "laneway_fragmented_gpus",
+    "gauge",
+    "The part of laneway_idle_gpus on GPUs that are partly held, where no job that requests whole GPUs fits.",
+    ("model",),
 )
 CYCLE_DURATION = MetricSpec(
     "laneway_cycle_duration_seconds",
@@ -57,24 +75,6 @@ JOB_WRITE_DURATION = MetricSpec(
     "laneway_job_write_duration_seconds",
     "histogram",
     "Duration of a job's writes, from the decision to the last answer.",
-)
-PREEMPTION_REASONS = (
-    PreemptionReason.HIGHER_PRIORITY,
-    PreemptionReason.HIGHER_QUEUE,
-    PreemptionReason.SEPARATED,
-    PreemptionReason.REASSIGNED,
-)
-"""The values of the label reason."""
-
-PREEMPTIONS = MetricSpec(
-    "laneway_preemptions_total",
-    "counter",
-    "Preemptions of jobs, by reason: HigherPriority, HigherQueue, Separated, Reassigned.",
-    ("reason",),
-)
-RESCALES = MetricSpec("laneway_rescales_total", "counter", "Restarts of jobs with another number of workers.")
-GANG_ROLLBACKS = MetricSpec(
-    "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
 )
 POLICY_FAILURES = MetricSpec(
     "laneway_policy_failures_total",
@@ -89,8 +89,8 @@ API_WRITES = MetricSpec(
 API_REQUESTS = MetricSpec(
     "laneway_api_requests_total",
     "counter",
-    "Requests to the API server, without those of kopf's watches; WATCH: watches opened.",
-    ("method",),
+    "Requests to the API server, without those of kopf's watches, by status code; <error>: no answer. WATCH: watches opened.",
+    ("method", "code"),
 )
 SILENT_NODES = MetricSpec(
     "laneway_silent_nodes",
@@ -100,18 +100,19 @@ SILENT_NODES = MetricSpec(
 LEADER = MetricSpec("laneway_leader", "gauge", "1 while this replica is the leader.")
 
 METRICS = (
+    BUILD_INFO,
     JOBS,
     QUEUE_JOBS,
     JOB_ATTAINED_SERVICE,
     JOB_WAITING,
-    JOB_GPU_PERCENT,
+    JOB_GPU_SHARE,
+    USABLE_GPUS,
+    IDLE_GPUS,
+    FRAGMENTED_GPUS,
     *TRAINING_METRICS,
-    JOB_WAIT_DURATION,
+    *NAMESPACE_METRICS,
     CYCLE_DURATION,
     JOB_WRITE_DURATION,
-    PREEMPTIONS,
-    RESCALES,
-    GANG_ROLLBACKS,
     POLICY_FAILURES,
     API_WRITES,
     API_REQUESTS,
@@ -121,7 +122,6 @@ METRICS = (
 """All metrics of the operator."""
 
 _CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_WAIT_SECONDS = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 
 
 Gauges = Callable[[], Iterable[GaugeMetricFamily]]
@@ -143,17 +143,15 @@ class Metrics:
         self._jobs = _JobsCollector()
         self._registry.register(self._jobs)
         registry = self._registry
-        self.wait_duration = _histogram(JOB_WAIT_DURATION, _WAIT_SECONDS, registry)
+        ProcessCollector(registry=registry)
+        info = Info(BUILD_INFO.name.removesuffix("_info"), BUILD_INFO.help, registry=registry)
+        info.info({"component": "operator", "version": version("laneway-operator")})
         self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
         self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
-        self.preemptions = _counter(PREEMPTIONS, registry)
-        for reason in PREEMPTION_REASONS:
-            self.preemptions.labels(
-                reason
-            )  # a series that begins at 0: else its first increase cannot be seen
-        self.rescales = _counter(RESCALES, registry)
-        self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
+        self.namespaces = NamespaceMetrics(registry)
         self.policy_failures = _counter(POLICY_FAILURES, registry)
+        for stage in POLICY_FAILURES.values["stage"]:
+            self.policy_failures.labels(stage)  # begins at 0: else its first increase cannot be seen
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
         self.silent_nodes = Gauge(

@@ -9,7 +9,7 @@ from laneway.api.metric import MetricSpec
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from prometheus_client.core import GaugeMetricFamily
 
-_LABELS = ("namespace", "job")
+_LABELS = ("namespace", "training_job")
 
 JobTraining = tuple[str, str, ProgressStatus | None, ProfileStatus | None, GoodputStatus | None]
 """Namespace, name, and what is known."""

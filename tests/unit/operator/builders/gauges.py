@@ -14,7 +14,7 @@ from tests.unit.operator.builders.moment import NOW
 
 
 def samples_of(gauges: Iterable[GaugeMetricFamily]) -> dict[tuple[str, ...], float]:
-    """The values that Prometheus reads, other than 0, by name and labels: ``("laneway_jobs", "waiting")``."""
+    """The values that Prometheus reads, other than 0, by name and labels: ``("laneway_jobs", "ns", "waiting")``."""
     samples = (sample for gauge in gauges for sample in gauge.samples)
     return {(each.name, *each.labels.values()): each.value for each in samples if each.value}
 
@@ -29,4 +29,4 @@ def gauges_of(view: ClusterState) -> dict[tuple[str, ...], float]:
 
 def states_of(gauges: dict[tuple[str, ...], float]) -> dict[str, float]:
     """How many jobs are in each state."""
-    return {key[1]: value for key, value in gauges.items() if key[0] == "laneway_jobs"}
+    return {key[2]: value for key, value in gauges.items() if key[0] == "laneway_jobs"}

@@ -41,6 +41,8 @@ def record_enforcement_status(
         return  # the key has a new owner or none
     lease.watchdog_enforcement, lease.watchdog_message = status.enforcement, status.message
     lease.unscheduled_seconds = status.unscheduled_seconds
+    if status.evicted and not lease.evicted:
+        turns.evictions[lease.record.namespace, status.evicted] += 1
     lease.evicted, before, lease.eviction_message = (
         status.evicted,
         lease.eviction_message,

@@ -15,6 +15,7 @@ NOT_COVERED = "MemoryNotCovered"
 NOT_RELEASED = "TurnNotReleased"
 NOT_INTERPOSED = "InterposerNotLoaded"
 NO_TURN = "ComputesWithoutTurn"
+REASONS = (QUOTA_EXCEEDED, NOT_COVERED, NOT_RELEASED, NOT_INTERPOSED, NO_TURN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,30 +7,45 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from itertools import product
 
 from laneway.api.gpu_node import SessionState
-from laneway.api.metric import MetricSpec
+from laneway.api.health_config import HealthConfig
+from laneway.api.metric import BUILD_INFO, MetricSpec
+from laneway.node_agent.enforcement import violation
 from laneway.node_agent.gpus.monitor import GPUHealth
+from laneway.node_agent.gpus.xids import XidClass, severity_of
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 from laneway.node_agent.turns.turn_log import BUCKETS_SECONDS
+from prometheus_client import CollectorRegistry, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 GPUs = Sequence[tuple[GPUSnapshot, GPUHealth]]
 
-_GPU = ("node", "gpu")
-_SESSION = (*_GPU, "lane", "namespace", "pod")
-_POD = (*_GPU, "namespace", "pod")
+_GPU = ("node", "gpu_uuid")
+_SESSION = (*_GPU, "namespace", "training_job", "pod")
 
 GPU_MEMORY = MetricSpec(
     "laneway_gpu_memory_bytes",
     "gauge",
-    "Memory of a GPU by kind: total, reserve, persistent, ephemeral, free.",
-    (*_GPU, "model", "kind"),
-    {"kind": ("total", "reserve", "persistent", "ephemeral", "free")},
+    "Memory of a GPU by use. The kinds add up to its memory; free is what the safety condition leaves for further jobs.",
+    (*_GPU, "kind"),
+    {"kind": ("reserve", "persistent", "ephemeral", "free")},
+)
+GPU_INFO = MetricSpec(
+    "laneway_gpu_info",
+    "gauge",
+    "1 for each GPU, with its number on the node and its model.",
+    (*_GPU, "index", "model"),
 )
 GPU_HEALTHY = MetricSpec("laneway_gpu_healthy", "gauge", "1 while the GPU is healthy.", _GPU)
 GPU_XID_ERRORS = MetricSpec(
-    "laneway_gpu_xid_errors_total", "counter", "XID errors of a GPU since the agent started.", (*_GPU, "xid")
+    "laneway_gpu_xid_errors_total",
+    "counter",
+    "XID errors of a GPU since the agent started, and what follows from them; ignored: an application's error.",
+    (*_GPU, "xid", "class"),
+    {"class": tuple(each.value for each in XidClass)},
 )
 GPU_UTILIZATION = MetricSpec(
     "laneway_gpu_utilization_ratio", "gauge", "Fraction of time in which the GPU computes.", _GPU
@@ -87,34 +102,36 @@ SESSIONS = MetricSpec(
     (*_GPU, "state"),
     {"state": tuple(SessionState)},
 )
-TURNS = MetricSpec("laneway_turns_total", "counter", "Turns granted to a container.", _POD)
-ITERATIONS = MetricSpec("laneway_iterations_total", "counter", "Iterations completed by a container.", _POD)
-GPU_SECONDS = MetricSpec(
-    "laneway_gpu_seconds_total", "counter", "Time that a container spent inside iterations.", _POD
+TURNS = MetricSpec("laneway_turns_total", "counter", "Turns granted to a container.", _SESSION)
+ITERATIONS = MetricSpec(
+    "laneway_iterations_total", "counter", "Iterations completed by a container.", _SESSION
+)
+USED_GPU_SECONDS = MetricSpec(
+    "laneway_used_gpu_seconds_total", "counter", "Time that a container spent inside iterations.", _SESSION
 )
 DATA_SECONDS = MetricSpec(
     "laneway_data_seconds_total",
     "counter",
     "Time between iterations without waiting for turns, mostly for loading data.",
-    _POD,
+    _SESSION,
 )
 SESSION_PROGRESS = MetricSpec(
     "laneway_session_progress_ratio",
     "gauge",
     "Recent progress of a container that competes with other lanes, as a part of its progress alone.",
-    _POD,
+    _SESSION,
 )
 UNSCHEDULED_SECONDS = MetricSpec(
     "laneway_unscheduled_seconds_total",
     "counter",
     "Time for which a container computed without a turn while others of its lane wanted one, as the driver samples it.",
-    _POD,
+    _SESSION,
 )
 REFUSED_ALLOCATIONS = MetricSpec(
     "laneway_refused_allocations_total",
     "counter",
     "Allocations of a container that the memory interposer refused because of its quota.",
-    _POD,
+    _SESSION,
 )
 TURN_DURATION = MetricSpec(
     "laneway_turn_duration_seconds", "histogram", "Duration of turns, from grant to release.", _GPU
@@ -128,13 +145,24 @@ TURNS_REVOKED = MetricSpec(
     "Turns revoked from holders that did not yield.",
     (*_GPU, "reason"),
 )
-SESSION_STEP = MetricSpec(
-    "laneway_session_step", "gauge", "Completed training steps, as last reported.", _POD
+EVICTIONS = MetricSpec(
+    "laneway_watchdog_evictions_total",
+    "counter",
+    "Containers whose processes the node agent stopped, by the limit that they violated.",
+    (*_GPU, "namespace", "reason"),
+    {"reason": violation.REASONS},
 )
-SESSION_STEPS = MetricSpec("laneway_session_steps", "gauge", "Total training steps, as last reported.", _POD)
-SESSION_LOSS = MetricSpec("laneway_session_loss", "gauge", "Training loss, as last reported.", _POD)
+SESSION_STEP = MetricSpec(
+    "laneway_session_step", "gauge", "Completed training steps, as last reported.", _SESSION
+)
+SESSION_STEPS = MetricSpec(
+    "laneway_session_steps", "gauge", "Total training steps, as last reported.", _SESSION
+)
+SESSION_LOSS = MetricSpec("laneway_session_loss", "gauge", "Training loss, as last reported.", _SESSION)
 
 METRICS = (
+    BUILD_INFO,
+    GPU_INFO,
     GPU_MEMORY,
     GPU_HEALTHY,
     GPU_XID_ERRORS,
@@ -152,7 +180,7 @@ METRICS = (
     SESSIONS,
     TURNS,
     ITERATIONS,
-    GPU_SECONDS,
+    USED_GPU_SECONDS,
     DATA_SECONDS,
     UNSCHEDULED_SECONDS,
     SESSION_PROGRESS,
@@ -160,6 +188,7 @@ METRICS = (
     TURN_DURATION,
     TURN_WAIT,
     TURNS_REVOKED,
+    EVICTIONS,
     SESSION_STEP,
     SESSION_STEPS,
     SESSION_LOSS,
@@ -167,12 +196,22 @@ METRICS = (
 """All metrics of the node agent."""
 
 
+def process_registry() -> CollectorRegistry:
+    """Return a registry with the agent's version and the figures of its process."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    info = Info(BUILD_INFO.name.removesuffix("_info"), BUILD_INFO.help, registry=registry)
+    info.info({"component": "node-agent", "version": version("laneway-node-agent")})
+    return registry
+
+
 class AgentCollector:
     """Builds all metrics for every scrape."""
 
-    def __init__(self, node: str, snapshots: Callable[[], GPUs]) -> None:
+    def __init__(self, node: str, snapshots: Callable[[], GPUs], health: HealthConfig) -> None:
         self._node = node
         self._snapshots = snapshots
+        self._health = health
 
     def collect(self) -> Iterator[Metric]:
         """Return the current metrics."""
@@ -181,6 +220,7 @@ class AgentCollector:
         yield from self._lane_metrics(gpus)
         yield from self._session_metrics(gpus)
         yield from self._turn_metrics(gpus)
+        yield self._evictions(gpus)
         yield from self._report_metrics(gpus)
 
     def describe(self) -> Iterable[Metric]:
@@ -188,6 +228,7 @@ class AgentCollector:
         return ()
 
     def _gpu_metrics(self, gpus: GPUs) -> Iterator[Metric]:
+        info = _gauge(GPU_INFO)
         memory = _gauge(GPU_MEMORY)
         healthy = _gauge(GPU_HEALTHY)
         xids = _counter(GPU_XID_ERRORS)
@@ -196,25 +237,27 @@ class AgentCollector:
         lowered = _gauge(GPU_ENFORCEMENT_LOWERED)
         for snapshot, health in gpus:
             gpu = snapshot.gpu
+            info.add_metric([self._node, gpu.uuid, str(gpu.index), gpu.model], 1)
             ephemeral_bytes = sum(lane.ephemeral_bytes for lane in snapshot.lanes)
             kinds = {
-                "total": gpu.memory_bytes,
                 "reserve": gpu.memory_bytes - gpu.allocatable_bytes,
                 "persistent": snapshot.promised_bytes - ephemeral_bytes,
                 "ephemeral": ephemeral_bytes,
                 "free": gpu.allocatable_bytes - snapshot.promised_bytes,
             }
             for kind, size_bytes in kinds.items():
-                memory.add_metric([self._node, gpu.uuid, gpu.model, kind], size_bytes)
+                memory.add_metric([self._node, gpu.uuid, kind], size_bytes)
             healthy.add_metric([self._node, gpu.uuid], 1 if health.healthy else 0)
             for number, count in sorted(health.xids.items()):
-                xids.add_metric([self._node, gpu.uuid, str(number)], count)
+                xid_class = severity_of(number, self._health).value
+                xids.add_metric([self._node, gpu.uuid, str(number), xid_class], count)
             if health.reading is not None and health.reading.utilization_ratio is not None:
                 utilization.add_metric([self._node, gpu.uuid], health.reading.utilization_ratio)
             in_pods = sum(use.processes for use in snapshot.strays.pods)
             foreign.add_metric([self._node, gpu.uuid, "pod"], in_pods)
             foreign.add_metric([self._node, gpu.uuid, "host"], snapshot.strays.host_processes)
             lowered.add_metric([self._node, gpu.uuid], 1 if gpu.enforcement_reason else 0)
+        yield info
         yield memory
         yield healthy
         yield xids
@@ -240,8 +283,7 @@ class AgentCollector:
         offloaded = _gauge(SESSION_OFFLOADED)
         accounted = _gauge(SESSION_ACCOUNTED)
         for gpu, lease in _leases(gpus):
-            lane = "" if lease.lane is None else str(lease.lane)
-            values = [self._node, gpu, lane, lease.record.namespace, lease.record.pod]
+            values = _session_labels(self._node, gpu, lease)
             quota.add_metric(values, lease.quota_bytes)
             held.add_metric(values, lease.held_bytes)
             offloaded.add_metric(values, lease.offloaded_bytes)
@@ -260,13 +302,13 @@ class AgentCollector:
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         turns = _counter(TURNS)
         iterations = _counter(ITERATIONS)
-        seconds = _counter(GPU_SECONDS)
+        seconds = _counter(USED_GPU_SECONDS)
         data = _counter(DATA_SECONDS)
         progress = _gauge(SESSION_PROGRESS)
         unscheduled = _counter(UNSCHEDULED_SECONDS)
         refused = _counter(REFUSED_ALLOCATIONS)
         for gpu, lease in _leases(gpus):
-            values = [self._node, gpu, lease.record.namespace, lease.record.pod]
+            values = _session_labels(self._node, gpu, lease)
             turns.add_metric(values, lease.turns)
             iterations.add_metric(values, lease.iterations)
             seconds.add_metric(values, lease.busy_seconds)
@@ -295,13 +337,24 @@ class AgentCollector:
         yield waits
         yield revoked
 
+    def _evictions(self, gpus: GPUs) -> Metric:
+        """Return the evictions. A namespace's series begin at 0 with its first container: else no increase shows the first eviction."""
+        evictions = _counter(EVICTIONS)
+        for snapshot, _ in gpus:
+            namespaces = {lease.record.namespace for lease in snapshot.leases}
+            namespaces |= {namespace for namespace, _ in snapshot.evictions}
+            for namespace, reason in product(sorted(namespaces), violation.REASONS):
+                labels = [self._node, snapshot.gpu.uuid, namespace, reason]
+                evictions.add_metric(labels, snapshot.evictions.get((namespace, reason), 0))
+        return evictions
+
     def _report_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         step = _gauge(SESSION_STEP)
         steps = _gauge(SESSION_STEPS)
         loss = _gauge(SESSION_LOSS)
         for gpu, lease in _leases(gpus):
             report = lease.report
-            values = [self._node, gpu, lease.record.namespace, lease.record.pod]
+            values = _session_labels(self._node, gpu, lease)
             if report is not None and report.step is not None:
                 step.add_metric(values, report.step)
             if report is not None and report.steps is not None:
@@ -330,6 +383,11 @@ def _leases(gpus: GPUs) -> Iterator[tuple[str, LeaseSnapshot]]:
             if lease.state != "Ended" and identity not in seen:
                 seen.add(identity)
                 yield snapshot.gpu.uuid, lease
+
+
+def _session_labels(node: str, gpu: str, lease: LeaseSnapshot) -> list[str]:
+    record = lease.record
+    return [node, gpu, record.namespace, record.job or "", record.pod]
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

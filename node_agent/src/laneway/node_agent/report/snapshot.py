@@ -89,6 +89,9 @@ class GPUSnapshot:
     waits: tuple[tuple[int, ...], float]
     revoked: Mapping[str, int]
     strays: StrayReport
+    evictions: Mapping[tuple[str, str], int]
+    """By namespace and reason: how often the watchdog stopped a container's processes."""
+
     move_milliseconds_per_gib: int | None
     """The time to move a GiB of persistent memory to the host and back; None until it was measured."""
 
@@ -112,6 +115,7 @@ def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
         waits=(tuple(log.waits.counts), log.waits.sum_seconds),
         revoked=dict(log.revoked),
         strays=turns.strays,
+        evictions=dict(turns.evictions),
         move_milliseconds_per_gib=turns.orders.move_costs.milliseconds_per_gib,
     )
 

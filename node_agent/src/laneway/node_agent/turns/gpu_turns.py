@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from laneway.api.container_record import ContainerRecord
@@ -67,6 +68,9 @@ class GPUTurns:
         """When a container found the GPU full last, and its quota."""
         self.strays = StrayReport()
         """What uses the GPU without a share of it."""
+
+        self.evictions: Counter[tuple[str, str]] = Counter()
+        """By namespace and reason: how often the watchdog stopped a container's processes."""
 
     # Containers
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.binding import may_bind
 from laneway.operator.cycle.cpu_resizes import CPUResizes, ResizeWrite
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
+from laneway.operator.cycle.gpu_figures import gpu_gauges
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
@@ -227,7 +229,14 @@ class Cycle:
         """Return where the jobs stand by the last cycle."""
         jobs = self._jobs
         unfinished = tuple(jobs.jobs[uid] for uid in jobs.unfinished)
-        return job_gauges(unfinished, now_seconds, completed=len(jobs.completed), failed=len(jobs.failed))
+        by_state = {"succeeded": jobs.completed, "failed": jobs.failed}
+        ended = Counter(
+            (jobs.jobs[uid].job.namespace, state) for state, uids in by_state.items() for uid in uids
+        )
+        return (
+            *job_gauges(unfinished, ended, now_seconds),
+            *gpu_gauges(self._sync.scheduler.usable_gpus(), unfinished),
+        )
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from laneway.api.job_conditions import SummaryState
 from laneway.api.rfc3339 import parse_time
 from laneway.operator import metrics
+from laneway.operator.cycle.gpu_figures import gpu_gauges
 from laneway.operator.lifecycle import accounting
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.training_metrics import training_metrics
@@ -28,22 +29,27 @@ _STATE_NAMES = {
 
 
 def job_gauges(
-    unfinished: Collection[ReconciledJob], now_seconds: float, *, completed: int, failed: int
+    unfinished: Collection[ReconciledJob], ended: Mapping[tuple[str, str], int], now_seconds: float
 ) -> Iterator[GaugeMetricFamily]:
-    """Yield the gauges of the jobs that this operator manages; of those that have ended only their numbers are needed."""
+    """Yield the gauges of the jobs that this operator manages.
+
+    Args:
+        unfinished: the jobs that have not ended.
+        ended: by namespace and state (`succeeded` or `failed`), how many have.
+        now_seconds: Unix time.
+    """
     states = metrics.gauge(metrics.JOBS)
-    by_state = Counter(_state_name(each) for each in unfinished)
-    by_state.update(
-        {_STATE_NAMES[SummaryState.COMPLETE]: completed, _STATE_NAMES[SummaryState.FAILED]: failed}
-    )
-    for state in metrics.JOB_STATES:
-        states.add_metric([state], by_state[state])
+    by_state = Counter((each.job.namespace, _state_name(each)) for each in unfinished)
+    by_state.update(ended)
+    for namespace in sorted({namespace for namespace, _ in by_state}):
+        for state in metrics.JOB_STATES:
+            states.add_metric([namespace, state], by_state[namespace, state])
     queues = metrics.gauge(metrics.QUEUE_JOBS)
     for queue, number in sorted(Counter(each.job.status.queue for each in unfinished).items()):
         queues.add_metric([str(queue)], number)
     service = metrics.gauge(metrics.JOB_ATTAINED_SERVICE)
     waiting = metrics.gauge(metrics.JOB_WAITING)
-    percent = metrics.gauge(metrics.JOB_GPU_PERCENT)
+    shares = metrics.gauge(metrics.JOB_GPU_SHARE)
     for each in unfinished:
         job, status = each.job, accounting.counted(each.job.status, now_seconds)
         labels = [job.namespace, job.name]
@@ -56,8 +62,8 @@ def job_gauges(
             for gpu in worker.gpus:
                 held[worker.node, gpu] += worker.share_percent
         for place, share_percent in held.items():
-            percent.add_metric([*labels, *place], share_percent)
-    yield from (states, queues, service, waiting, percent)
+            shares.add_metric([*labels, *place], min(share_percent, 100) / 100)
+    yield from (states, queues, service, waiting, shares)
     known = (
         (job.namespace, job.name, job.status.progress, job.status.profile, job.status.goodput)
         for job in (each.job for each in unfinished)
@@ -66,8 +72,9 @@ def job_gauges(
 
 
 def no_job_gauges() -> Iterator[GaugeMetricFamily]:
-    """Yield the gauges of a replica that does not lead: no jobs in any state."""
-    return job_gauges((), 0.0, completed=0, failed=0)
+    """Yield the gauges of a replica that does not lead, without a series."""
+    yield from job_gauges((), {}, 0.0)
+    yield from gpu_gauges((), ())
 
 
 def _state_name(reconciled: ReconciledJob) -> str:

@@ -22,6 +22,7 @@ from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite, to_node
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute import job_counters
 from laneway.operator.execute.events import event_of
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.manifests import worker_pod
@@ -391,18 +392,11 @@ class Executor:
 
     def _note(self, write: JobWrite, now_seconds: float) -> None:
         """Record what was written in the log, the metrics and the job's events."""
-        job, status = write.job, write.status
+        job = write.job
         self.written_seconds[job.uid] = now_seconds
         for number, event in enumerate(write.after.events):
             level = logging.WARNING if event.warning else logging.INFO
             logger.log(level, event.message, extra={"job": job.key, "reason": event.reason})
             reporter = self._leadership.identity
             self._writer.record(event_of(job, event, CYCLE.get(), number, reporter, now_seconds))
-            if event.reason == "Rollback":
-                self._metrics.gang_rollbacks.inc()
-        if (preemption := status.preemption) is not None and status.preemptions > job.status.preemptions:
-            count = status.preemptions - job.status.preemptions
-            self._metrics.preemptions.labels(preemption.reason).inc(count)
-        self._metrics.rescales.inc(status.rescales - job.status.rescales)
-        if (waited_seconds := write.waited_seconds) is not None:
-            self._metrics.wait_duration.observe(waited_seconds)
+        job_counters.count(self._metrics.namespaces, write)

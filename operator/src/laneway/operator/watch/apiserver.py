@@ -28,6 +28,9 @@ Raw = dict[str, Any]
 APPLY_PATCH = "application/apply-patch+yaml"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
+NO_ANSWER = "<error>"
+"""Stands for the status code of a request without an answer, as in client-go's metrics."""
+
 _CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 150.0
 """The API server sends a bookmark about once a minute on each watch: a connection without any is dead."""
@@ -76,8 +79,8 @@ class ApiServer:
         """Connect as ``configuration`` says, to work in these namespaces; empty: in all. Needs a running event loop."""
         self._configuration = configuration
         self.namespaces = tuple(dict.fromkeys(namespaces))
-        self.sent: Callable[[str], object] = lambda method: None
-        """Called with the method of each request, ``WATCH`` for a watch."""
+        self.answered: Callable[[str, str], object] = lambda method, code: None
+        """Called for each request with its method, ``WATCH`` for a watch, and the status code, else :data:`NO_ANSWER`."""
 
         self._client = ApiClient(configuration)
         self._connector = aiohttp.TCPConnector(
@@ -134,7 +137,6 @@ class ApiServer:
             ApiError: the server answered with a status of 400 or more.
             UnknownOutcome: no answer came within the time.
         """
-        self.sent(method)
         url = self._configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = await self._headers(accept, content_type)
         timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -144,7 +146,9 @@ class ApiServer:
             )
             data = await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            self.answered(method, NO_ANSWER)
             raise UnknownOutcome(f"{method} {path}: {type(error).__name__}: {error}") from error
+        self.answered(method, str(response.status))
         answer = _parse(data, response.status)
         if response.status >= 400:
             raise ApiError(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
@@ -157,13 +161,15 @@ class ApiServer:
             ApiError: the server answered with a status of 400 or more.
             UnknownOutcome: the connection broke, or nothing came for long, not even a bookmark.
         """
-        self.sent("WATCH")
         url = f"{self._configuration.host}{path}?{urlencode(query)}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
+        answered = False
         try:
             response = await self._client.rest_client.request(
                 "GET", url, headers=await self._headers("application/json"), _request_timeout=timeout
             )
+            answered = True
+            self.answered("WATCH", str(response.status))
             try:
                 if response.status >= 400:
                     answer = _parse(await response.read(), response.status)
@@ -178,6 +184,8 @@ class ApiServer:
             finally:
                 response.response.close()
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            if not answered:
+                self.answered("WATCH", NO_ANSWER)
             raise UnknownOutcome(f"watch of {path}: {type(error).__name__}: {error}") from error
 
     async def _headers(self, accept: str, content_type: str = "application/json") -> dict[str, str]:

@@ -1,0 +1,299 @@
+"""The dashboard *Cluster*: is the cluster used, do jobs wait, and do Laneway's parts work."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard
+
+from hack.dashboards.panels import (
+    a_dashboard,
+    choice,
+    dcgm,
+    event_quantiles,
+    job_link,
+    lines,
+    number,
+    per_hour,
+    quantiles,
+    rate,
+    rows,
+)
+
+_NODES = '{node=~"$node"}'
+_JOBS = '{namespace=~"$namespace"}'
+_WAITING = f"laneway_job_waiting_seconds{_JOBS}"
+_NO_SUCCESS = '{code=~"5..|429|<error>"}'
+_FAILED = '{result=~"refused|error|unknown"}'
+
+
+def cluster() -> dashboard.Dashboard:
+    """Returns the dashboard."""
+    built = a_dashboard(
+        "Cluster",
+        "GPUs, queues and the health of Laneway's parts.",
+        (
+            choice("namespace", "Namespace", "label_values(laneway_jobs, namespace)"),
+            choice("node", "Node", "label_values(laneway_gpu_info, node)"),
+        ),
+    )
+    return _health(_queues(_gpus(_summary(built))))
+
+
+def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    for panel in (
+        number("GPUs", "Healthy GPUs on nodes where jobs may start.", "sum(laneway_usable_gpus)"),
+        number("Idle GPUs", "The parts of them that nothing holds.", "sum(laneway_idle_gpus)"),
+        number(
+            "Unhealthy GPUs", "Nodes offer no shares of them.", "count(laneway_gpu_healthy == 0) or vector(0)"
+        ),
+        number("Running jobs", "In all namespaces.", _jobs_in("running")),
+        number("Waiting jobs", "In all namespaces.", _jobs_in("waiting")),
+        number("Leading operators", "Should be 1. The other replicas stand by.", "sum(laneway_leader)"),
+    ):
+        built = built.with_panel(panel)
+    return built
+
+
+def _jobs_in(state: str) -> str:
+    return f'sum(laneway_jobs{{state="{state}"}}) or vector(0)'
+
+
+def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    share = f"laneway_job_gpu_share_ratio{_JOBS}"
+    return (
+        built.with_row(dashboard.Row("GPUs"))
+        .with_panel(
+            lines(
+                "GPUs in use",
+                "Usable GPUs; what is held of them; what is computed on; idle parts of GPUs that are partly held.",
+                (
+                    ("sum(laneway_usable_gpus)", "usable"),
+                    ("sum(laneway_usable_gpus) - sum(laneway_idle_gpus)", "held"),
+                    (rate("laneway_used_gpu_seconds_total"), "used"),
+                    ("sum(laneway_fragmented_gpus)", "in fragments"),
+                ),
+            )
+        )
+        .with_panel(
+            lines(
+                "Held GPUs by namespace",
+                "What jobs hold, paused ones included. More than the GPUs that there are where jobs share them.",
+                ((f"sum by (namespace) ({share})", "{{namespace}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Utilization",
+                "Of the chosen nodes' GPUs, as their driver reports it: a tenth is below p10, a tenth above p90.",
+                tuple(
+                    (f"quantile({q}, laneway_gpu_utilization_ratio{_NODES})", name)
+                    for q, name in ((0.1, "p10"), (0.5, "median"), (0.9, "p90"))
+                ),
+                unit="percentunit",
+                maximum=1,
+            )
+        )
+        .with_panel(
+            lines(
+                "GPU memory",
+                "Of the chosen nodes: persistent (weights, optimizer state), ephemeral (activations), reserve and free.",
+                ((f"sum by (kind) (laneway_gpu_memory_bytes{_NODES})", "{{kind}}"),),
+                unit="bytes",
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Power by namespace (DCGM)",
+                "Power of the GPUs that jobs hold, by their shares. Needs dcgm-exporter.",
+                (
+                    (
+                        f"sum by (namespace) ({share} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
+                        "{{namespace}}",
+                    ),
+                ),
+                unit="watt",
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "GPU time lost",
+                "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
+                ((rate("laneway_lost_gpu_seconds_total", _JOBS, "reason", "1h"), "{{reason}}"),),
+                stacked=True,
+            )
+        )
+    )
+
+
+def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_row(dashboard.Row("Jobs"))
+        .with_panel(
+            lines(
+                "Jobs by state",
+                "Jobs that have not ended.",
+                (
+                    (
+                        'sum by (state) (laneway_jobs{namespace=~"$namespace", state!~"succeeded|failed"})',
+                        "{{state}}",
+                    ),
+                ),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Jobs by queue",
+                "Unfinished jobs by queue of the order policy, which follows from attained service. Queue 0 is first.",
+                (("sum by (queue) (laneway_queue_jobs)", "queue {{queue}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Ended jobs",
+                "Jobs that ended in an hour.",
+                ((per_hour("laneway_job_completion_duration_seconds_count", _JOBS, "result"), "{{result}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Waiting time",
+                "From waiting to running, of the jobs that started within an hour.",
+                event_quantiles("laneway_job_wait_duration_seconds", _JOBS),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Slow-down",
+                "Time from creation to end, divided by the time that the job ran, of the jobs that succeeded within an hour.",
+                event_quantiles("laneway_job_slowdown_ratio", _JOBS),
+            )
+        )
+        .with_panel(
+            lines(
+                "Preemptions",
+                "Jobs preempted in an hour, by how far and why.",
+                ((per_hour("laneway_preemptions_total", _JOBS, "action, reason"), "{{action}}: {{reason}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            rows(
+                "Longest waits",
+                "The twenty jobs that have waited longest.",
+                (("Waiting", f"topk(20, max by (namespace, training_job) ({_WAITING}))", "s"),),
+                width=12,
+                links=[job_link()],
+            )
+        )
+        .with_panel(
+            lines(
+                "Restarts",
+                "Attempts that ended before their job did, in an hour: a worker failed, a gang did not start, the number of workers changed.",
+                (
+                    (per_hour("laneway_restarts_total", _JOBS), "worker failed"),
+                    (per_hour("laneway_gang_rollbacks_total", _JOBS), "gang rolled back"),
+                    (per_hour("laneway_rescales_total", _JOBS), "rescaled"),
+                ),
+                width=12,
+            )
+        )
+    )
+
+
+def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    component = "* on (job, instance) group_left (component) laneway_build_info"
+    return (
+        built.with_row(dashboard.Row("Laneway's parts"))
+        .with_panel(
+            lines(
+                "Cycle",
+                "Duration of the operator's cycle, and of a job's writes.",
+                (
+                    *quantiles("laneway_cycle_duration_seconds"),
+                    *(
+                        (e, f"writes {legend}")
+                        for e, legend in quantiles("laneway_job_write_duration_seconds")
+                    ),
+                ),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "API server",
+                "The operator's requests by status code; <error>: no answer.",
+                ((rate("laneway_api_requests_total", by="code"), "{{code}}"),),
+                unit="reqps",
+            )
+        )
+        .with_panel(
+            lines(
+                "Failures",
+                "Requests to the API server without success, writes that were refused, and policies that failed, a second.",
+                (
+                    (f"{rate('laneway_api_requests_total', _NO_SUCCESS)} or vector(0)", "API server"),
+                    (
+                        f"{rate('laneway_api_writes_total', _FAILED)} or vector(0)",
+                        "writes",
+                    ),
+                    (rate("laneway_policy_failures_total"), "policies"),
+                ),
+                unit="ops",
+            )
+        )
+        .with_panel(
+            lines(
+                "Nodes",
+                "Nodes with an agent and with a registered plugin; nodes whose agent is silent.",
+                (
+                    ("count(count by (node) (laneway_gpu_info))", "agents"),
+                    ("sum(laneway_device_plugin_registered)", "registered plugins"),
+                    ("max(laneway_silent_nodes)", "silent"),
+                ),
+                width=12,
+            )
+        )
+        .with_panel(
+            lines(
+                "Device plugin",
+                "Containers for which kubelets requested shares, in an hour.",
+                ((per_hour("laneway_device_allocations_total", by="result"), "{{result}}"),),
+                width=12,
+            )
+        )
+        .with_panel(
+            lines(
+                "CPUs",
+                "Of each component's busiest process.",
+                (
+                    (
+                        f"max by (component) (rate(process_cpu_seconds_total[$__rate_interval]) {component})",
+                        "{{component}}",
+                    ),
+                ),
+            )
+        )
+        .with_panel(
+            lines(
+                "Memory",
+                "Of each component's largest process.",
+                ((f"max by (component) (process_resident_memory_bytes {component})", "{{component}}"),),
+                unit="bytes",
+            )
+        )
+        .with_panel(
+            rows(
+                "Versions",
+                "How many processes run each version.",
+                (("Processes", "count by (component, version) (laneway_build_info)", "short"),),
+                width=8,
+                height=8,
+            )
+        )
+    )

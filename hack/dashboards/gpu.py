@@ -1,0 +1,218 @@
+"""The dashboard *GPU*: the GPUs of a node, their health, and who shares them."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard
+
+from hack.dashboards.panels import a_dashboard, choice, dcgm, job_link, lines, quantiles, rate, rows, states
+
+_OF = '{node="$node", gpu_uuid=~"$gpu_uuid"}'
+_EACH = "{{gpu_uuid}}"
+_XIDS = 'laneway_gpu_xid_errors_total{node="$node", gpu_uuid=~"$gpu_uuid"}'
+
+
+def gpu() -> dashboard.Dashboard:
+    """Returns the dashboard."""
+    built = a_dashboard(
+        "GPU",
+        "The GPUs of a node: health, load, memory, lanes and turns.",
+        (
+            choice("node", "Node", "label_values(laneway_gpu_info, node)", several=False),
+            choice("gpu_uuid", "GPU", 'label_values(laneway_gpu_info{node="$node"}, gpu_uuid)'),
+        ),
+    )
+    return _turns(_lanes(_load(_health(built))))
+
+
+def _dcgm(metric: str) -> str:
+    """Of the chosen GPUs."""
+    return f"{dcgm(metric)} and on (gpu_uuid) laneway_gpu_info{_OF}"
+
+
+def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    by = "gpu_uuid, xid, class"
+    return (
+        built.with_row(dashboard.Row("Health"))
+        .with_panel(
+            states(
+                "Health",
+                "Unhealthy: the node offers no shares of the GPU.",
+                (f"max by (gpu_uuid) (laneway_gpu_healthy{_OF})", _EACH),
+                {"0": ("unhealthy", "red"), "1": ("healthy", "green")},
+            )
+        )
+        .with_panel(
+            lines(
+                "XIDs",
+                "Errors of the driver within five minutes. class: ignored, an application's error; quarantine and reset, the GPU is out of use.",
+                (
+                    # A series that begins with its first XID has no increase.
+                    (
+                        f"sum by ({by}) ({_XIDS}) - (sum by ({by}) ({_XIDS} offset 5m) or 0 * sum by ({by}) ({_XIDS}))",
+                        "{{gpu_uuid}} XID {{xid}} ({{class}})",
+                    ),
+                ),
+                width=12,
+                bars=True,
+            )
+        )
+    )
+
+
+def _load(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_row(dashboard.Row("Load"))
+        .with_panel(
+            lines(
+                "Utilization",
+                "As the driver reports it. Of a simulated GPU: the part of the time in iterations.",
+                ((f"max by (gpu_uuid) (laneway_gpu_utilization_ratio{_OF})", _EACH),),
+                unit="percentunit",
+                maximum=1,
+            )
+        )
+        .with_panel(
+            lines(
+                "Active SMs (DCGM)",
+                "Needs dcgm-exporter with the profiling metrics.",
+                ((_dcgm("DCGM_FI_PROF_SM_ACTIVE"), _EACH),),
+                unit="percentunit",
+                maximum=1,
+            )
+        )
+        .with_panel(
+            lines(
+                "Time in iterations",
+                "Of all containers of a GPU. More than 1 where lanes compute in parallel.",
+                ((rate("laneway_used_gpu_seconds_total", _OF, "gpu_uuid"), _EACH),),
+            )
+        )
+        .with_panel(
+            lines(
+                "Power (DCGM)",
+                "Needs dcgm-exporter.",
+                ((_dcgm("DCGM_FI_DEV_POWER_USAGE"), _EACH),),
+                unit="watt",
+            )
+        )
+        .with_panel(
+            lines(
+                "Temperature (DCGM)",
+                "Needs dcgm-exporter.",
+                ((_dcgm("DCGM_FI_DEV_GPU_TEMP"), _EACH),),
+                unit="celsius",
+            )
+        )
+        .with_panel(
+            lines(
+                "Memory in use (DCGM)",
+                "As the driver counts it, framework buffers of every process included. Needs dcgm-exporter.",
+                ((f"({_dcgm('DCGM_FI_DEV_FB_USED')}) * 1048576", _EACH),),
+                unit="bytes",
+            )
+        )
+    )
+
+
+def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    share = f"sum by (namespace, training_job, gpu_uuid) (laneway_job_gpu_share_ratio{_OF})"
+    return (
+        built.with_row(dashboard.Row("Who shares them"))
+        .with_panel(
+            rows(
+                "Jobs",
+                "The share of each job. The shares of a GPU are more than 1 together where jobs share its time.",
+                (("Share", share, "percentunit"),),
+                width=12,
+                height=8,
+                links=[job_link()],
+            )
+        )
+        .with_panel(
+            lines(
+                "Containers by state",
+                "Holding: it has its lane's turn. Lost: its client disconnected without notice.",
+                ((f"sum by (state) (laneway_sessions{_OF})", "{{state}}"),),
+                width=12,
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "GPU memory",
+                "Persistent (weights, optimizer state), ephemeral (lanes), reserve and free.",
+                ((f"sum by (kind) (laneway_gpu_memory_bytes{_OF})", "{{kind}}"),),
+                unit="bytes",
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Lanes",
+                "Lanes of each GPU, and therefore the jobs that compute at the same time.",
+                ((f"max by (gpu_uuid) (laneway_gpu_lanes{_OF})", _EACH),),
+            )
+        )
+        .with_panel(
+            lines(
+                "Memory of lanes",
+                "Ephemeral memory of all lanes of a GPU; each is as large as its largest job needs.",
+                ((f"sum by (gpu_uuid) (laneway_lane_ephemeral_bytes{_OF})", _EACH),),
+                unit="bytes",
+            )
+        )
+        .with_panel(
+            lines(
+                "Foreign processes",
+                "Processes without a share of the GPU, in a pod or of the host.",
+                ((f"sum by (kind) (laneway_gpu_foreign_processes{_OF})", "{{kind}}"),),
+                width=12,
+            )
+        )
+        .with_panel(
+            lines(
+                "Enforcement lower than requested",
+                "GPUs whose shares are held less than the node's configuration requests.",
+                ((f"sum(laneway_gpu_enforcement_lowered{_OF})", "GPUs"),),
+                width=12,
+            )
+        )
+    )
+
+
+def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_row(dashboard.Row("Turns"))
+        .with_panel(
+            lines(
+                "Duration",
+                "Of turns, from grant to release.",
+                quantiles("laneway_turn_duration_seconds", _OF),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Waits",
+                "From request to grant: what sharing a lane costs.",
+                quantiles("laneway_turn_wait_seconds", _OF),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Revoked turns and evictions",
+                "Turns that the agent revoked, and containers that its watchdog stopped, in an hour.",
+                (
+                    (
+                        f"{rate('laneway_turns_revoked_total', _OF, 'reason', '1h')} * 3600",
+                        "revoked: {{reason}}",
+                    ),
+                    (
+                        f"{rate('laneway_watchdog_evictions_total', _OF, 'reason', '1h')} * 3600",
+                        "stopped: {{reason}}",
+                    ),
+                ),
+            )
+        )
+    )

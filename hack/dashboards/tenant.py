@@ -1,0 +1,183 @@
+"""The dashboard *Tenant*: what a namespace uses and loses, and how its jobs fare."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard
+
+from hack.dashboards.panels import (
+    a_dashboard,
+    choice,
+    event_quantiles,
+    job_link,
+    lines,
+    number,
+    per_hour,
+    rate,
+    rows,
+)
+
+_OF = '{namespace=~"$namespace"}'
+_JOB = "namespace, training_job"
+
+
+def tenant() -> dashboard.Dashboard:
+    """Returns the dashboard."""
+    built = a_dashboard(
+        "Tenant",
+        "What the jobs of namespaces hold, use, wait for and lose.",
+        (choice("namespace", "Namespace", "label_values(laneway_jobs, namespace)"),),
+    )
+    return _jobs(_waits(_use(_summary(built))))
+
+
+def _hours(counter: str) -> str:
+    return f"sum(increase({counter}{_OF}[$__range])) / 3600"
+
+
+def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    idle = f"sum(avg_over_time(namespace:laneway_idle_gpus:rate5m{_OF}[$__range])) * $__range_s / 3600"
+    for panel in (
+        number(
+            "GPU-hours", "Held by running jobs in the chosen time.", _hours("laneway_held_gpu_seconds_total")
+        ),
+        number("Idle GPU-hours", "Held and not computed on. Needs the chart's recording rules.", idle),
+        number(
+            "Lost GPU-hours",
+            "Not in a checkpoint when attempts were stopped.",
+            _hours("laneway_lost_gpu_seconds_total"),
+        ),
+        number("Running", "Jobs.", 'sum(laneway_jobs{namespace=~"$namespace", state="running"})'),
+        number("Waiting", "Jobs.", 'sum(laneway_jobs{namespace=~"$namespace", state="waiting"})'),
+        number(
+            "Failed",
+            "Jobs that ended in failure in the chosen time.",
+            'sum(increase(laneway_job_completion_duration_seconds_count{namespace=~"$namespace", result="failed"}[$__range]))',
+        ),
+    ):
+        built = built.with_panel(panel)
+    return built
+
+
+def _use(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    held = f"sum by (namespace) (laneway_job_gpu_share_ratio{_OF})"
+    return (
+        built.with_row(dashboard.Row("GPUs"))
+        .with_panel(
+            lines(
+                "Held GPUs",
+                "A share of 30 % counts as 0.3 of a GPU.",
+                ((held, "{{namespace}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Used GPUs",
+                "GPUs' worth of time inside iterations.",
+                ((rate("laneway_used_gpu_seconds_total", _OF, "namespace"), "{{namespace}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "GPU time lost",
+                "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
+                ((rate("laneway_lost_gpu_seconds_total", _OF, "reason", "1h"), "{{reason}}"),),
+                stacked=True,
+            )
+        )
+    )
+
+
+def _waits(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_row(dashboard.Row("Waits and preemptions"))
+        .with_panel(
+            lines(
+                "Waiting time",
+                "From waiting to running, of the jobs that started within an hour.",
+                event_quantiles("laneway_job_wait_duration_seconds", _OF),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Completion time (JCT)",
+                "From creation to end, of the jobs that ended within an hour.",
+                event_quantiles("laneway_job_completion_duration_seconds", _OF),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Slow-down",
+                "Completion time divided by the time that the job ran, of the jobs that succeeded within an hour.",
+                event_quantiles("laneway_job_slowdown_ratio", _OF),
+            )
+        )
+        .with_panel(
+            lines(
+                "Jobs by state",
+                "Jobs that have not ended.",
+                (
+                    (
+                        'sum by (state) (laneway_jobs{namespace=~"$namespace", state!~"succeeded|failed"})',
+                        "{{state}}",
+                    ),
+                ),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Preemptions",
+                "Jobs preempted in an hour, by how far and why.",
+                ((per_hour("laneway_preemptions_total", _OF, "action, reason"), "{{action}}: {{reason}}"),),
+                stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Restarts and evictions",
+                "In an hour: restarts after a worker failed, and containers that the watchdog stopped.",
+                (
+                    (per_hour("laneway_restarts_total", _OF), "worker failed"),
+                    (per_hour("laneway_watchdog_evictions_total", _OF, "reason"), "stopped: {{reason}}"),
+                ),
+            )
+        )
+    )
+
+
+def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    def of_job(function: str, metric: str) -> str:
+        return f"{function} by ({_JOB}) ({metric}{_OF})"
+
+    return (
+        built.with_row(dashboard.Row("Jobs"))
+        .with_panel(
+            rows(
+                "Unfinished jobs",
+                "Sorted by a click on a column. A job's name leads to its dashboard.",
+                (
+                    ("GPUs", of_job("sum", "laneway_job_gpu_share_ratio"), "short"),
+                    ("Waiting", of_job("max", "laneway_job_waiting_seconds"), "s"),
+                    ("Progress", of_job("max", "laneway_job_progress_ratio"), "percentunit"),
+                    ("Remaining", of_job("max", "laneway_job_remaining_seconds"), "s"),
+                    ("Service", of_job("max", "laneway_job_attained_service_gpu_seconds"), "s"),
+                ),
+                width=14,
+                height=14,
+                links=[job_link()],
+            )
+        )
+        .with_panel(
+            rows(
+                "GPU-hours by job",
+                "Of the jobs of the last seven days, also of those that are gone. Needs the chart's recording rules.",
+                (("GPU-hours", f"topk(100, training_job:laneway_gpu_hours:max7d{_OF})", "short"),),
+                width=10,
+                height=14,
+            )
+        )
+    )

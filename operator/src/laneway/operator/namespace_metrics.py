@@ -1,0 +1,125 @@
+"""Counters and histograms of jobs by namespace. They are counted as things happen, so they keep what a job did when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from laneway.api.metric import MetricSpec
+from laneway.scheduling import PreemptionAction, PreemptionReason
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+PREEMPTION_REASONS: Final = (
+    PreemptionReason.HIGHER_PRIORITY,
+    PreemptionReason.HIGHER_QUEUE,
+    PreemptionReason.SEPARATED,
+    PreemptionReason.REASSIGNED,
+)
+ACTIONS: Final = tuple(action.value for action in PreemptionAction)
+RESULTS: Final = ("succeeded", "failed")
+LOSSES: Final = ("Preemption", "Rescale", "Restart", "Suspension")
+
+HELD_GPU_SECONDS = MetricSpec(
+    "laneway_held_gpu_seconds_total",
+    "counter",
+    "GPU time that running jobs held; a share of 30 % counts as 0.3 of a GPU.",
+    ("namespace",),
+)
+LOST_GPU_SECONDS = MetricSpec(
+    "laneway_lost_gpu_seconds_total",
+    "counter",
+    "GPU time of work that no checkpoint held when an attempt was stopped, by why it was. A checkpoint saved in the grace period is not seen.",
+    ("namespace", "reason"),
+    {"reason": LOSSES},
+)
+WAIT_DURATION = MetricSpec(
+    "laneway_job_wait_duration_seconds", "histogram", "Time from waiting to running.", ("namespace",)
+)
+COMPLETION_DURATION = MetricSpec(
+    "laneway_job_completion_duration_seconds",
+    "histogram",
+    "Time from a job's creation to its end (JCT), by result.",
+    ("namespace", "result"),
+    {"result": RESULTS},
+)
+SLOWDOWN = MetricSpec(
+    "laneway_job_slowdown_ratio",
+    "histogram",
+    "Time from a succeeded job's creation to its end, divided by the time that it ran.",
+    ("namespace",),
+)
+PREEMPTIONS = MetricSpec(
+    "laneway_preemptions_total",
+    "counter",
+    "Preemptions of jobs, by how far (Pause, Offload or Evict, as first decided) and why.",
+    ("namespace", "action", "reason"),
+    {"action": ACTIONS, "reason": tuple(str(reason) for reason in PREEMPTION_REASONS)},
+)
+RESTARTS = MetricSpec(
+    "laneway_restarts_total", "counter", "Restarts of jobs after a worker failed.", ("namespace",)
+)
+RESCALES = MetricSpec(
+    "laneway_rescales_total", "counter", "Restarts of jobs with another number of workers.", ("namespace",)
+)
+GANG_ROLLBACKS = MetricSpec(
+    "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back.", ("namespace",)
+)
+
+NAMESPACE_METRICS = (
+    HELD_GPU_SECONDS,
+    LOST_GPU_SECONDS,
+    WAIT_DURATION,
+    COMPLETION_DURATION,
+    SLOWDOWN,
+    PREEMPTIONS,
+    RESTARTS,
+    RESCALES,
+    GANG_ROLLBACKS,
+)
+"""The metrics of this module."""
+
+_WAIT_SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
+_COMPLETION_SECONDS = (60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 259_200, 604_800, 2_592_000)
+_SLOWDOWN_RATIOS = (1.05, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
+
+
+class NamespaceMetrics:
+    """The counters and histograms of one replica."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register them without any series."""
+        self.held_gpu_seconds = _counter(HELD_GPU_SECONDS, registry)
+        self.lost_gpu_seconds = _counter(LOST_GPU_SECONDS, registry)
+        self.wait_duration = _histogram(WAIT_DURATION, _WAIT_SECONDS, registry)
+        self.completion_duration = _histogram(COMPLETION_DURATION, _COMPLETION_SECONDS, registry)
+        self.slowdown = _histogram(SLOWDOWN, _SLOWDOWN_RATIOS, registry)
+        self.preemptions = _counter(PREEMPTIONS, registry)
+        self.restarts = _counter(RESTARTS, registry)
+        self.rescales = _counter(RESCALES, registry)
+        self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
+        self._begun: set[str] = set()
+
+    def begin(self, namespace: str) -> None:
+        """Let the series of a namespace begin at 0: else its first increase cannot be seen."""
+        if namespace in self._begun:
+            return
+        self._begun.add(namespace)
+        for each in (self.held_gpu_seconds, self.restarts, self.rescales, self.gang_rollbacks):
+            each.labels(namespace)
+        for histogram in (self.wait_duration, self.slowdown):
+            histogram.labels(namespace)
+        for result in RESULTS:
+            self.completion_duration.labels(namespace, result)
+        for reason in LOSSES:
+            self.lost_gpu_seconds.labels(namespace, reason)
+        for action, cause in product(ACTIONS, PREEMPTION_REASONS):
+            self.preemptions.labels(namespace, action, cause)
+
+
+def _counter(spec: MetricSpec, registry: CollectorRegistry) -> Counter:
+    return Counter(spec.name, spec.help, spec.labels, registry=registry)
+
+
+def _histogram(spec: MetricSpec, buckets: Sequence[float], registry: CollectorRegistry) -> Histogram:
+    return Histogram(spec.name, spec.help, spec.labels, buckets=buckets, registry=registry)

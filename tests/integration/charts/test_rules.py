@@ -1,0 +1,82 @@
+"""The chart's recording rules, alerts and dashboards: rendered by helm, tried by promtool, each alert with a test and a runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.chart.generated import CHART, ROOT
+from hack.chart.rules import rules
+from hack.dashboards.files import dashboards
+from hack.verify.chart import rendered
+
+CASES = Path(__file__).parent / "rules"
+RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule]
+
+
+def prometheus_rule(values: Path) -> dict[str, Any]:
+    (found,) = (
+        each for each in yaml.safe_load_all(rendered(values)) if each and each["kind"] == "PrometheusRule"
+    )
+    spec: dict[str, Any] = found["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("cases", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_rules_do_what_promtool_expects(cases: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()), encoding="utf-8")
+    shutil.copy(cases, tmp_path)
+    command = ["promtool", "test", "rules", cases.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_fires_in_a_test() -> None:
+    expected = re.findall(
+        r"ALERTS\{alertname=\"(\w+)\", alertstate=\"firing\"", (CASES / "alerts.yaml").read_text()
+    )
+    assert set(expected) == {rule["alert"] for rule in alerts()}
+
+
+def test_helm_renders_the_rules_with_the_chart_s_values(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("metrics: {prometheusRule: {enabled: true}}")
+    assert prometheus_rule(values) == rules()
+
+
+def test_the_config_map_has_every_dashboard() -> None:
+    (found,) = (
+        each
+        for each in yaml.safe_load_all(rendered(CHART / "ci" / "all-options-values.yaml"))
+        if each and each["metadata"]["name"].endswith("-dashboards")
+    )
+    assert {name: json.loads(text) for name, text in found["data"].items()} == {
+        f"laneway-{name}.json": dashboard for name, dashboard in dashboards().items()
+    }
+
+
+def test_thresholds_and_runbooks_are_values() -> None:
+    spec = prometheus_rule(CHART / "ci" / "all-options-values.yaml")
+    changed = {rule["alert"]: rule for group in spec["groups"] for rule in group["rules"] if "alert" in rule}
+    assert changed["LanewayJobWaitsLong"]["expr"].endswith("> 3.6e+06")
+    assert changed["LanewayJobsFail"]["expr"].endswith("> 0.25")
+    url = "https://runbooks.example.com/laneway#lanewaycycleslow"
+    assert changed["LanewayCycleSlow"]["annotations"]["runbook_url"] == url
+
+
+def test_every_alert_has_a_runbook() -> None:
+    """GitHub's and mkdocs' anchor of a heading is its text in small letters."""
+    sections = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+    named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in alerts()}
+    assert named == {section: f"docs/runbooks.md#{section.lower()}" for section in sections}

@@ -1,0 +1,114 @@
+"""A real Prometheus with the chart's rules, which scrapes what a test runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import yaml
+
+from hack.chart.rules import rules
+from hack.cluster.probes import answers_ok, wait_until
+
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running Prometheus."""
+
+    address: str
+
+    def samples(self, expression: str) -> list[dict[str, Any]]:
+        """Return the answer to an instant query, which has to be valid."""
+        url = f"{self.address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        except HTTPError as error:
+            raise AssertionError(f"{expression}: {json.load(error)['error']}") from error
+        return found
+
+    def firing(self) -> dict[str, dict[str, str]]:
+        """Return the labels of the alerts that fire, by name; of several with one name, those of one."""
+        found = self.samples('ALERTS{alertstate="firing"}')
+        return {sample["metric"]["alertname"]: sample["metric"] for sample in found}
+
+
+@contextmanager
+def prometheus(
+    folder: Path, targets: Mapping[str, str], *, scrape_seconds: int = 1, at_once: bool = False
+) -> Iterator[Prometheus]:
+    """Run Prometheus in a folder.
+
+    Args:
+        folder: for its files.
+        targets: by the name of a scrape job: address and path, without the scheme.
+        scrape_seconds: time between two scrapes.
+        at_once: let alerts fire as soon as their conditions hold.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log_file = folder / "prometheus.log"
+    command = [
+        "prometheus",
+        f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once))}",
+        f"--storage.tsdb.path={folder / 'prometheus-data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        ready = lambda: answers_ok("127.0.0.1", port, "/-/ready", None)  # noqa: E731
+        wait_until(ready, "Prometheus", _START_SECONDS, log=log_file)
+        yield Prometheus(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _quick_rules(at_once: bool) -> dict[str, Any]:
+    """Return the chart's rules, to be evaluated every second."""
+    quick = rules()
+    for group in quick["groups"]:
+        group["interval"] = "1s"
+        for rule in group["rules"]:
+            if at_once:
+                rule.pop("for", None)
+    return quick
+
+
+def _configuration(
+    folder: Path, targets: Mapping[str, str], scrape_seconds: int, made: Mapping[str, Any]
+) -> Path:
+    (folder / "rules.yml").write_text(yaml.safe_dump(dict(made)), encoding="utf-8")
+    interval = {"scrape_interval": f"{scrape_seconds}s", "evaluation_interval": "1s"}
+    path = folder / "prometheus.yml"
+    text = {
+        "global": interval,
+        "rule_files": ["rules.yml"],
+        "scrape_configs": list(_scrapes(targets.items())),
+    }
+    path.write_text(yaml.safe_dump(text), encoding="utf-8")
+    return path
+
+
+def _scrapes(targets: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    for name, target in targets:
+        address, _, path = target.partition("/")
+        yield {
+            "job_name": name,
+            "metrics_path": f"/{path}",
+            "honor_labels": True,
+            "static_configs": [{"targets": [address]}],
+        }

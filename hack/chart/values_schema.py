@@ -153,6 +153,7 @@ def _node() -> Schema:
         ),
         client=_closed(image=_image(), resources=_resources(), securityContext=_OBJECT),
         kubeletFolder=_FOLDER,
+        clientFolder=_FOLDER,
         runtimeSocket=_SOCKET,
         cdiFolder=_FOLDER_OR_NONE,
         nvidiaRuntimeFolder=_FOLDER_OR_NONE,

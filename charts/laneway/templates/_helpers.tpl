@@ -111,9 +111,13 @@ laneway.dev/node-group: {{ . }}
   verbs: [create]
 {{- end -}}
 
-{{/* (list defaults overrides): a security context, with what the values change. */}}
+{{/* (list defaults changes): a security context with what the values change. Null removes a field. */}}
 {{- define "laneway.securityContext" -}}
-{{- toYaml (mustMergeOverwrite (deepCopy (first .)) (last . | default dict)) -}}
+{{- $context := mustMergeOverwrite (deepCopy (first .)) (last . | default dict) -}}
+{{- range $field, $value := $context -}}
+{{- if kindIs "invalid" $value -}}{{- $context = omit $context $field -}}{{- end -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end -}}
 
 {{/* Which nodes have a node pod, and a pod of the MPS control daemon. */}}

@@ -124,6 +124,7 @@ spec:
           args:
             - --config=/etc/laneway/node.yaml
             - --runtime-socket={{ include "laneway.runtimeSocket" . }}
+            - --client-folder={{ .Values.node.clientFolder }}
             {{- with .Values.node.devicePlugin.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -240,7 +241,7 @@ spec:
           hostPath: {path: {{ . | quote }}, type: Directory}
         {{- end }}
         - name: client
-          hostPath: {path: /var/lib/laneway/client, type: DirectoryOrCreate}
+          hostPath: {path: {{ .Values.node.clientFolder }}, type: DirectoryOrCreate}
         - name: device-plugins
           hostPath: {path: /var/lib/kubelet/device-plugins, type: Directory}
         - name: pod-resources

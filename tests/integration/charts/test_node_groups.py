@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,14 @@ def test_a_change_of_one_group_leaves_the_others_alone(values_file: ValuesFile) 
         hashes(TWO_GROUPS.replace("level: MPS", "level: MPS, limitThreads: false")),
     )
     assert {name for name in before if before[name] != after[name]} == {"laneway-node-a100"}
+
+
+def test_pods_with_a_share_may_mount_no_groups_folders(values_file: ValuesFile) -> None:
+    groups = "nodeGroups: {cos: {nodeSelector: {a: b}, clientFolder: /var/lib/google/laneway, cdiFolder: /opt/cdi/}}"
+    policies = objects(values_file(groups), "ValidatingAdmissionPolicy")
+    (variables,) = (each["spec"]["variables"] for name, each in policies.items() if "-pods." in name)
+    (paths,) = (json.loads(each["expression"]) for each in variables if each["name"] == "nodesPaths")
+    assert {"/var/lib/google/laneway/", "/opt/cdi/", "/etc/cdi/", "/var/lib/laneway/"} <= set(paths)
 
 
 def test_one_policy_covers_the_ports_of_all_groups(values_file: ValuesFile) -> None:

@@ -99,7 +99,8 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
         ]
         folders = [volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"] == "runtime"]
         (plugin,) = (one for one in containers if one["name"] == "device-plugin")
-        return plugin["args"][1:], mounting, folders
+        options = [argument for argument in plugin["args"] if argument.startswith("--runtime-socket")]
+        return options, mounting, folders
 
     for level in ("Watchdog", "MPS"):
         assert seen(f"node: {{config: {{enforcement: {{level: {level}}}}}}}") == (

@@ -19,6 +19,7 @@ from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor
+from laneway.node_agent.devices.node_facts import other_gpus
 from laneway.node_agent.enforcement.enforcer import Enforcer
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.health_file import HealthFile
@@ -233,8 +234,12 @@ class Agent:
         return node_status(gpus, self._conditions, self._other_pods.requests, self._access)
 
     def _other_offers(self) -> tuple[str, ...] | None:
-        """Return the GPUs that other device plugins offer on this node; None while unknown."""
-        return () if self._devices is None else self._devices.other_offers
+        """Return the GPUs that other device plugins hand out on this node; None while unknown. Pods keep theirs when the plugin is gone."""
+        if self._devices is None:
+            return ()
+        offers = self._devices.other_offers
+        requested = other_gpus(self._other_pods.requests or {})
+        return None if offers is None else (*offers, *(f"{each} requested by pods" for each in requested))
 
     def _make_interposer_tester(self, source: GPUSource) -> InterposerTester | None:
         """Return the tester; None where the interposer is not asked for or there is no driver to test it on."""

@@ -181,7 +181,13 @@ def _metrics() -> Schema:
     monitor = _closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES)
     return _closed(
         podMonitor=monitor,
-        serviceMonitor=monitor,
+        secure=_closed(
+            enabled=_FLAG,
+            image={"type": "string", "minLength": 1},
+            tlsSecret=_TEXT,
+            resources=_resources(),
+        ),
+        serviceMonitor=_closed(**monitor["properties"], tlsConfig=_OBJECT),
         prometheusRule=_closed(enabled=_FLAG, labels=_NAMES),
         dashboard=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
     )

@@ -68,6 +68,10 @@ laneway.dev/node-group: {{ . }}
 {{- $_ := set $config "sharing" (include "laneway.sharing" .) -}}
 {{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
 {{- with .Values.operator.namespaces -}}{{- $_ := set $config "namespaces" . -}}{{- end -}}
+{{- if .Values.metrics.secure.enabled -}}
+{{- $_ := set $config "metricsAddress" "127.0.0.1" -}}
+{{- $_ := set $config "metricsPort" (include "laneway.loopbackPort" (dict "port" 9090) | int) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
@@ -161,6 +165,9 @@ affinity:
 {{- end -}}
 {{- if and (eq .Values.gpu.source "simulated") (empty .Values.gpu.simulated.gpus) -}}
 {{- fail "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as gpu.simulated.gpus=[{model: H100, memory: 80Gi, count: 4}]" -}}
+{{- end -}}
+{{- if and .Values.metrics.secure.enabled .Values.metrics.podMonitor.enabled -}}
+{{- fail "metrics.secure and metrics.podMonitor are both enabled: enable metrics.serviceMonitor, which sends Prometheus' token" -}}
 {{- end -}}
 {{- $count := 0 -}}
 {{- range .Values.gpu.simulated.gpus -}}{{- $count = add $count (default 1 .count) -}}{{- end -}}

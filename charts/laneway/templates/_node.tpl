@@ -125,6 +125,10 @@ spec:
             - --config=/etc/laneway/node.yaml
             - --runtime-socket={{ include "laneway.runtimeSocket" . }}
             - --client-folder={{ .Values.node.clientFolder }}
+            {{- if .Values.metrics.secure.enabled }}
+            - --http-address=127.0.0.1
+            - --http-port={{ include "laneway.loopbackPort" (dict "port" 9465) }}
+            {{- end }}
             {{- with .Values.node.devicePlugin.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -133,16 +137,18 @@ spec:
             {{- with .Values.node.devicePlugin.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- if not .Values.metrics.secure.enabled }}
           ports:
             - {name: plugin-metrics, containerPort: 9465}
+          {{- end }}
           livenessProbe:
-            httpGet: {path: /healthz, port: plugin-metrics}
+            {{- include "laneway.probe" (dict "root" . "path" "/healthz" "port" 9465) | nindent 12 }}
             initialDelaySeconds: 10
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 6
           readinessProbe:   # registered with the kubelet, and the Node offers the shares
-            httpGet: {path: /readyz, port: plugin-metrics}
+            {{- include "laneway.probe" (dict "root" . "path" "/readyz" "port" 9465) | nindent 12 }}
             periodSeconds: 3
             timeoutSeconds: 5
           resources:
@@ -168,6 +174,10 @@ spec:
           args:
             - --config=/etc/laneway/node.yaml
             - --namespace={{ .Release.Namespace }}   # of the node's Lease, which the operator reads
+            {{- if .Values.metrics.secure.enabled }}
+            - --address=127.0.0.1
+            - --port={{ include "laneway.loopbackPort" (dict "port" 9464) }}
+            {{- end }}
             {{- with .Values.node.agent.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -177,16 +187,18 @@ spec:
             {{- with .Values.node.agent.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- if not .Values.metrics.secure.enabled }}
           ports:
             - {name: agent-metrics, containerPort: 9464}
+          {{- end }}
           livenessProbe:
-            httpGet: {path: /healthz, port: agent-metrics}
+            {{- include "laneway.probe" (dict "root" . "path" "/healthz" "port" 9464) | nindent 12 }}
             initialDelaySeconds: 10
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 6
           readinessProbe:
-            httpGet: {path: /healthz, port: agent-metrics}
+            {{- include "laneway.probe" (dict "root" . "path" "/healthz" "port" 9464) | nindent 12 }}
             periodSeconds: 3
             timeoutSeconds: 5
           resources:
@@ -215,6 +227,10 @@ spec:
             {{- with .Values.node.agent.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+        {{- if .Values.metrics.secure.enabled }}
+        {{- include "laneway.metricsProxy" (dict "root" . "name" "plugin-metrics" "port" 9465) | nindent 8 }}
+        {{- include "laneway.metricsProxy" (dict "root" . "name" "agent-metrics" "port" 9464) | nindent 8 }}
+        {{- end }}
       volumes:
         - name: config
           configMap: {name: {{ include "laneway.nodeGroupName" . }}}
@@ -249,6 +265,9 @@ spec:
         {{- with include "laneway.runtimeSocket" . }}
         - name: runtime
           hostPath: {path: {{ dir . }}, type: DirectoryOrCreate}   # a node may have another runtime with its socket elsewhere
+        {{- end }}
+        {{- with include "laneway.metricsProxyVolume" . }}
+        {{- . | nindent 8 }}
         {{- end }}
         {{- with .Values.node.extraVolumes }}
         {{- toYaml . | nindent 8 }}

@@ -43,6 +43,10 @@ WRONG = {
         "metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}",
         "metrics.podMonitor and metrics.serviceMonitor are both enabled: choose one",
     ),
+    "secure metrics that a PodMonitor cannot read": (
+        "metrics: {podMonitor: {enabled: true}, secure: {enabled: true}}",
+        "metrics.secure and metrics.podMonitor are both enabled: enable metrics.serviceMonitor",
+    ),
     "an NVLink to a GPU that is not there": (
         SIMULATED,
         "gpu.simulated.nvlinks: [0, 5] must be two different indices from 0 to 1",

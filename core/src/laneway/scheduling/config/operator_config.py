@@ -387,6 +387,9 @@ class OperatorConfig(Model):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     cycle: CycleConfig = CycleConfig()
     lease: LeaseConfig = LeaseConfig()
+    metrics_address: str = Field(
+        default="", max_length=253, description="Address of the metrics and probes. Empty: all of the pod's."
+    )
     metrics_port: int = Field(
         default=9090, ge=0, le=65_535, description="0: any free port, shown in the log."
     )

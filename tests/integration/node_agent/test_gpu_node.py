@@ -92,6 +92,7 @@ def test_a_gpu_in_mig_mode_and_a_second_device_plugin_are_reported(
     assert status["deviceStrategyReason"] == "simulated GPUs have no device"
     inventory = json.loads((node.root / "run/laneway/inventory.json").read_text())
     assert inventory["devices"]["runtime"] == "containerd://2.1.4"
+    assert "1 requested by pods" in inventory["withheld_reason"]
 
 
 def test_a_node_reports_its_gpus_and_sessions(make_published: MakeNode, cluster: Cluster) -> None:

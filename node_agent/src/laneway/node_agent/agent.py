@@ -314,8 +314,15 @@ class Agent:
 
     def _write_inventory(self) -> None:
         with self._inventory_lock:
+            offers = self._other_offers()
+            withheld_reason = f"another device plugin hands out GPUs ({', '.join(offers)})" if offers else ""
             inventory = inventory_of(
-                self._options.node, self._gpu_infos, self._config, self._monitor.health, self._access
+                self._options.node,
+                self._gpu_infos,
+                self._config,
+                self._monitor.health,
+                self._access,
+                withheld_reason,
             )
             write_inventory(self._options.folders.inventory, with_levels(inventory, self._enforcer.level))
 
@@ -334,8 +341,12 @@ class Agent:
         self._limited_log.flush_suppressed()
         if self._inventory_problem:
             self._try_to_write_inventory()
-        if self._other_pods.read_if_changed() and self._publisher is not None:
-            self._publisher.changed()
+        offers = self._other_offers()
+        if self._other_pods.read_if_changed():
+            if self._other_offers() != offers:
+                self._try_to_write_inventory()
+            if self._publisher is not None:
+                self._publisher.changed()
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
             turns.readings.count_accounts()

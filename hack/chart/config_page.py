@@ -45,10 +45,10 @@ operator:
 """Values of the chart; a test reads them as such."""
 
 CHART_DECIDES = {
-    "operator": frozenset({"lanes", "metricsPort", "namespaces", "sharing"}),
+    "operator": frozenset({"lanes", "metricsAddress", "metricsPort", "namespaces", "sharing"}),
     "node": frozenset({"gpuSource", "sharing"}),
 }
-"""Fields that the chart itself writes into a configuration file: the planner uses the nodes' lanes, the Service fixes the port,
+"""Fields that the chart itself writes into a configuration file: the planner uses the nodes' lanes, the Service fixes the port, `metrics.secure` the address,
 `operator.namespaces` also gives the rights, `gpu.source` chooses the GPUs, and `sharing` is for nodes and planner alike."""
 
 

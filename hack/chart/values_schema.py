@@ -23,9 +23,16 @@ _SHARING: Schema = {"enum": ["off", "lanes", False]}
 """False: an unquoted off."""
 _REPLACED: Schema = {"const": "(no longer a value: write sharing: lanes at the top of the values)"}
 """Of a name that `sharing` replaced. The refusal of any value quotes it."""
+_OF_ALL_GROUPS: Schema = {"const": "(the same for all groups: write it below node)"}
 _NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
-_OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
+_OBJECT: Schema = {"type": "object"}
+_OBJECTS: Schema = {"type": "array", "items": _OBJECT}
+_NAMED: Schema = {
+    "type": "array",
+    "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}},
+}
 _NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
+_NAMESPACE: Schema = {**_NAME, "maxLength": 63}
 _FOLDER: Schema = {"type": "string", "pattern": "^/.+"}
 _FOLDER_OR_NONE: Schema = {"type": "string", "pattern": "^(/.+)?$"}
 _DIGEST: Schema = {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
@@ -61,6 +68,11 @@ def values_schema() -> Schema:
             gpu=_gpu(),
             operator=_operator(),
             node=_node(),
+            nodeGroups={
+                "type": "object",
+                "propertyNames": {"pattern": "^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$"},
+                "additionalProperties": _node_group(),
+            },
             pods=_closed(admissionPolicy=_closed(enabled=_FLAG)),
             metrics=_metrics(),
             networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
@@ -112,7 +124,10 @@ def _operator() -> Schema:
         image=_image(),
         resources=_resources(),
         podDisruptionBudget=_closed(enabled=_FLAG, maxUnavailable=_NUMBER_OR_PERCENT),
-        env=_environment(),
+        **_container(),
+        extraVolumes=_NAMED,
+        podSecurityContext=_OBJECT,
+        topologySpreadConstraints=_OBJECTS,
         **_pods(),
     )
 
@@ -122,26 +137,30 @@ def _node() -> Schema:
     for decided in CHART_DECIDES["node"]:
         del config["properties"][decided]
     config["properties"] |= dict.fromkeys(node_config.REPLACED, _REPLACED)
-    container = _closed(image=_image(), resources=_resources(), env=_environment())
     strategy = _closed(
         type={"enum": ["RollingUpdate", "OnDelete"]},
         rollingUpdate=_closed(maxUnavailable=_NUMBER_OR_PERCENT, maxSurge={"const": 0}),
     )
     return _closed(
+        namespace=_NAMESPACE,
+        createNamespace=_FLAG,
         config=config,
-        devicePlugin=container,
+        devicePlugin=_closed(image=_image(), resources=_resources(), **_container()),
         agent=_closed(
             image=_image(),
             resources=_resources(),
             capabilities={"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True},
-            env=_environment(),
+            **_container(),
         ),
-        client=_closed(image=_image(), resources=_resources()),
+        client=_closed(image=_image(), resources=_resources(), securityContext=_OBJECT),
         kubeletFolder=_FOLDER,
+        clientFolder=_FOLDER,
         runtimeSocket=_SOCKET,
         cdiFolder=_FOLDER_OR_NONE,
         nvidiaRuntimeFolder=_FOLDER_OR_NONE,
         runtimeClassName=_TEXT,
+        podSecurityContext=_OBJECT,
+        extraVolumes=_NAMED,
         admissionPolicy=_closed(enabled=_FLAG),
         mps=_closed(resources=_resources()),
         updateStrategy=strategy,
@@ -149,9 +168,27 @@ def _node() -> Schema:
     )
 
 
+def _node_group() -> Schema:
+    """Schema of a group's changes to `node`."""
+    names = ("namespace", "createNamespace", "admissionPolicy", "priorityClassName", "serviceAccount")
+    common: Schema = {
+        **dict.fromkeys(names, _OF_ALL_GROUPS),
+        "config": {"properties": {"lanes": _OF_ALL_GROUPS}},
+    }
+    return {"allOf": [{"$ref": "#/properties/node"}, {"properties": common}]}
+
+
 def _metrics() -> Schema:
+    monitor = _closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES)
     return _closed(
-        podMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES),
+        podMonitor=monitor,
+        secure=_closed(
+            enabled=_FLAG,
+            image={"type": "string", "minLength": 1},
+            tlsSecret=_TEXT,
+            resources=_resources(),
+        ),
+        serviceMonitor=_closed(**monitor["properties"], tlsConfig=_OBJECT),
         prometheusRule=_closed(enabled=_FLAG, labels=_NAMES, runbooks=_TEXT, thresholds=_thresholds()),
         dashboards=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
     )
@@ -207,8 +244,14 @@ def _resources() -> Schema:
     return _closed(requests=amounts, limits=amounts)
 
 
-def _environment() -> Schema:
-    return {"type": "array", "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}}}
+def _container() -> dict[str, Schema]:
+    """What is added to a container, and changed in its security context."""
+    return {
+        "env": _NAMED,
+        "extraArgs": {"type": "array", "items": _TEXT},
+        "extraVolumeMounts": _NAMED,
+        "securityContext": _OBJECT,
+    }
 
 
 def policy_schema(known: Mapping[str, Any]) -> Schema:

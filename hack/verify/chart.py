@@ -1,6 +1,6 @@
 """Checks the chart: `helm lint`, its objects and the examples against the schemas of their kinds, its alert rules.
 
-Each file in `charts/laneway/ci/` and the values of the demo are one way to install the chart.
+Each file in `charts/laneway/ci/` and `charts/laneway/platforms/`, and the values of the demo, are one way to install the chart.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ def check_chart() -> Iterator[str]:
 
 def variants() -> list[Path]:
     """Returns the values files with which the chart is checked."""
-    return [*sorted((CHART / "ci").glob("*-values.yaml")), *sorted((ROOT / "hack").glob("*/*values.yaml"))]
+    return [
+        *sorted((CHART / "ci").glob("*-values.yaml")),
+        *sorted((CHART / "platforms").glob("*.yaml")),
+        *sorted((ROOT / "hack").glob("*/*values.yaml")),
+    ]
 
 
 def rendered(values: Path, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""The Prometheus operator's CRDs, for the chart's PodMonitor and PrometheusRule: from its Go module, whose proxy the cluster's programs use too."""
+"""The Prometheus operator's CRDs, for the chart's PodMonitor, ServiceMonitor and PrometheusRule: from its Go module, whose proxy the cluster's programs use too."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VERSION = "v0.92.1"
 SUM = "h1:rHWuFo6SVya4FBSCNg2DCzyc4xAv54zk3eDTzp5mQZc="
 """Of the module's content, as in a go.sum."""
 
-CRDS = ("podmonitors", "prometheusrules")
+CRDS = ("podmonitors", "prometheusrules", "servicemonitors")
 
 
 def prometheus_operator_crds() -> list[Path]:
     """The CRDs' files, downloaded on the first call."""
-    folder = entry(cache_folder() / "schemas", f"prometheus-operator-{VERSION}", _download)
+    folder = entry(cache_folder() / "schemas", f"prometheus-operator-{VERSION}-{'-'.join(CRDS)}", _download)
     return [folder / f"{name}.yaml" for name in CRDS]
 
 

@@ -15,7 +15,15 @@
 
 {{- define "laneway.operatorName" -}}{{ include "laneway.fullname" . }}-operator{{- end -}}
 {{- define "laneway.nodeName" -}}{{ include "laneway.fullname" . }}-node{{- end -}}
-{{- define "laneway.mpsName" -}}{{ include "laneway.fullname" . }}-mps-daemon{{- end -}}
+{{/* The name of what each node group has of its own. Without nodeGroups there is one group, without a name. */}}
+{{- define "laneway.nodeGroupName" -}}{{ include "laneway.nodeName" . }}{{ with .Group }}-{{ . }}{{ end }}{{- end -}}
+{{- define "laneway.mpsName" -}}{{ include "laneway.fullname" . }}-mps-daemon{{ with .Group }}-{{ . }}{{ end }}{{- end -}}
+{{- define "laneway.nodeNamespace" -}}{{ default .Release.Namespace .Values.node.namespace }}{{- end -}}
+
+{{/* The namespaces of Laneway's pods. */}}
+{{- define "laneway.namespaces" -}}
+{{- toYaml (list .Release.Namespace (include "laneway.nodeNamespace" .) | uniq) -}}
+{{- end -}}
 
 {{- define "laneway.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -29,11 +37,14 @@ app.kubernetes.io/part-of: laneway
 {{- end }}
 {{- end -}}
 
-{{/* Labels that select a component's pods: (dict "root" $ "component" "operator"). They never change, because a Deployment's selector is immutable. */}}
+{{/* Labels that select a component's pods: (dict "root" $ "component" "operator"), of a group if root has one. They never change, because a Deployment's selector is immutable. */}}
 {{- define "laneway.selector" -}}
 app.kubernetes.io/name: {{ include "laneway.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
+{{- with .root.Group }}
+laneway.dev/node-group: {{ . }}
+{{- end }}
 {{- end -}}
 
 {{/*
@@ -61,6 +72,10 @@ A tag that is set names another image than the digest.
 {{- $_ := set $config "sharing" (include "laneway.sharing" .) -}}
 {{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
 {{- with .Values.operator.namespaces -}}{{- $_ := set $config "namespaces" . -}}{{- end -}}
+{{- if .Values.metrics.secure.enabled -}}
+{{- $_ := set $config "metricsAddress" "127.0.0.1" -}}
+{{- $_ := set $config "metricsPort" (include "laneway.loopbackPort" (dict "port" 9090) | int) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
@@ -104,6 +119,15 @@ A tag that is set names another image than the digest.
   verbs: [create]
 {{- end -}}
 
+{{/* (list defaults changes): a security context with what the values change. Null removes a field. */}}
+{{- define "laneway.securityContext" -}}
+{{- $context := mustMergeOverwrite (deepCopy (first .)) (last . | default dict) -}}
+{{- range $field, $value := $context -}}
+{{- if kindIs "invalid" $value -}}{{- $context = omit $context $field -}}{{- end -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end -}}
+
 {{/* Which nodes have a node pod, and a pod of the MPS control daemon. */}}
 {{- define "laneway.nodePlacement" -}}
 {{- with .Values.node.nodeSelector }}
@@ -135,8 +159,19 @@ affinity:
 
 {{/* Checks that a JSON schema cannot express. */}}
 {{- define "laneway.validate" -}}
+{{- range $name, $group := .Values.nodeGroups -}}
+{{- if not (or $group.nodeSelector $group.affinity) -}}
+{{- fail (printf "nodeGroups.%s: it has neither nodeSelector nor affinity: write which nodes it has, such as nodeSelector: {node-pool: %s}. No node may be in two groups" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled -}}
+{{- fail "metrics.podMonitor and metrics.serviceMonitor are both enabled: choose one, as each scrapes all of Laneway's pods" -}}
+{{- end -}}
 {{- if and (eq .Values.gpu.source "simulated") (empty .Values.gpu.simulated.gpus) -}}
 {{- fail "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as gpu.simulated.gpus=[{model: H100, memory: 80Gi, count: 4}]" -}}
+{{- end -}}
+{{- if and .Values.metrics.secure.enabled .Values.metrics.podMonitor.enabled -}}
+{{- fail "metrics.secure and metrics.podMonitor are both enabled: enable metrics.serviceMonitor, which sends Prometheus' token" -}}
 {{- end -}}
 {{- $count := 0 -}}
 {{- range .Values.gpu.simulated.gpus -}}{{- $count = add $count (default 1 .count) -}}{{- end -}}

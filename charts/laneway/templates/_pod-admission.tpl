@@ -67,8 +67,10 @@ variables.pluginsPaths.exists(reserved, path.startsWith(reserved) || reserved.st
 {{- $paths := list "/run/laneway/" "/var/lib/laneway/" "/var/lib/kubelet/device-plugins/" "/dev/nvidia" "/dev/null/" "/proc/" "/sys/fs/cgroup/" -}}
 {{- $paths = concat $paths (list "/etc/cdi/" "/run/cdi/" "/etc/nvidia-container-runtime/" "/run/containerd/" "/run/crio/") -}}
 {{- $paths = concat $paths (list "/run/k3s/" "/run/k0s/" "/run/docker/" "/run/docker.sock/" "/run/cri-dockerd.sock/") -}}
-{{- range compact (list .Values.node.cdiFolder .Values.node.nvidiaRuntimeFolder .Values.node.runtimeSocket) -}}
+{{- range prepend (values .Values.nodeGroups) .Values.node -}}
+{{- range compact (list .cdiFolder .nvidiaRuntimeFolder .runtimeSocket .clientFolder) -}}
 {{- $paths = append $paths (printf "%s/" (clean .)) -}}
+{{- end -}}
 {{- end -}}
 {{- range $paths -}}
 {{- if hasPrefix "/run/" . -}}

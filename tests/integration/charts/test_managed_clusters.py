@@ -23,19 +23,29 @@ def objects(values: Path, kind: str, *arguments: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("values", "classes"),
     [
-        ("{}", ["system-node-critical"]),
-        ("node: {priorityClassName: system-cluster-critical}", ["system-cluster-critical"]),
+        ("{}", [("laneway-system", "system-node-critical")]),
+        (
+            "node: {priorityClassName: system-cluster-critical}",
+            [("laneway-system", "system-cluster-critical")],
+        ),
         ("node: {priorityClassName: ours}", []),
         ("node: {priorityClassName: ''}", []),
+        (
+            "operator: {priorityClassName: system-cluster-critical}\nnode: {namespace: laneway-nodes}",
+            [("laneway-system", "system-cluster-critical"), ("laneway-nodes", "system-node-critical")],
+        ),
     ],
 )
 def test_a_quota_names_the_class_of_the_system(
-    values_file: ValuesFile, values: str, classes: list[str]
+    values_file: ValuesFile, values: str, classes: list[tuple[str, str]]
 ) -> None:
     quotas = objects(values_file(values), "ResourceQuota")
-    named = [each["spec"]["scopeSelector"]["matchExpressions"][0]["values"] for each in quotas]
-    assert named == [[name] for name in classes]
-    assert all(each["metadata"]["namespace"] == "laneway-system" for each in quotas)
+    named = [
+        (each["metadata"]["namespace"], name)
+        for each in quotas
+        for name in each["spec"]["scopeSelector"]["matchExpressions"][0]["values"]
+    ]
+    assert named == classes
 
 
 def test_openshift_lets_the_node_pods_use_the_host(values_file: ValuesFile) -> None:

@@ -27,6 +27,26 @@ WRONG = {
         "gpu: {source: simulated}",
         "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as",
     ),
+    "a group of no nodes": (
+        "nodeGroups: {a100: {config: {enforcement: {level: MPS}}}}",
+        "nodeGroups.a100: it has neither nodeSelector nor affinity: write which nodes it has, such as",
+    ),
+    "a group with lanes of its own": (
+        "nodeGroups: {a100: {nodeSelector: {a: b}, config: {lanes: {maxPerGpu: 2}}}}",
+        "at '/nodeGroups/a100/config/lanes': value must be '(the same for all groups: write it below node)'",
+    ),
+    "a misspelt value of a group": (
+        "nodeGroups: {a100: {nodeSelektor: {a: b}}}",
+        "additional properties 'nodeSelektor' not allowed",
+    ),
+    "two monitors": (
+        "metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}",
+        "metrics.podMonitor and metrics.serviceMonitor are both enabled: choose one",
+    ),
+    "secure metrics that a PodMonitor cannot read": (
+        "metrics: {podMonitor: {enabled: true}, secure: {enabled: true}}",
+        "metrics.secure and metrics.podMonitor are both enabled: enable metrics.serviceMonitor",
+    ),
     "an NVLink to a GPU that is not there": (
         SIMULATED,
         "gpu.simulated.nvlinks: [0, 5] must be two different indices from 0 to 1",

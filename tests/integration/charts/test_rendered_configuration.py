@@ -20,17 +20,24 @@ from hack.verify.chart import rendered, variants
 ValuesFile = Callable[[str], Path]
 
 
+def config_maps(values: Path) -> list[dict[str, str]]:
+    objects: list[dict[str, Any]] = [found for found in yaml.safe_load_all(rendered(values)) if found]
+    return [found["data"] for found in objects if found["kind"] == "ConfigMap"]
+
+
 def configuration(values: Path) -> dict[str, str]:
     """The configuration files by name, out of all of the chart's ConfigMaps."""
-    objects: list[dict[str, Any]] = [found for found in yaml.safe_load_all(rendered(values)) if found]
-    maps = (found["data"] for found in objects if found["kind"] == "ConfigMap")
-    return {name: text for data in maps for name, text in data.items()}
+    return {name: text for data in config_maps(values) for name, text in data.items()}
 
 
-def test_every_variant_is_read_by_the_components() -> None:
-    for values in variants():
-        files = configuration(values)
-        parse_config(files["operator.yaml"], OperatorConfig, "operator.yaml")
+@pytest.mark.parametrize("values", variants(), ids=lambda path: str(path.name))
+def test_every_variant_is_read_by_the_components(values: Path) -> None:
+    maps = config_maps(values)
+    (operator,) = (files["operator.yaml"] for files in maps if "operator.yaml" in files)
+    parse_config(operator, OperatorConfig, "operator.yaml")
+    groups = [files for files in maps if "node.yaml" in files]
+    assert groups
+    for files in groups:
         node = parse_config(files["node.yaml"], NodeConfig, "node.yaml")
         assert ("gpus.yaml" in files) == (node.gpu_source == "simulated")
         if "gpus.yaml" in files:
@@ -92,15 +99,16 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
         ]
         folders = [volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"] == "runtime"]
         (plugin,) = (one for one in containers if one["name"] == "device-plugin")
-        return plugin["args"][2:], mounting, folders
+        options = [argument for argument in plugin["args"] if argument.startswith("--runtime-socket")]
+        return options, mounting, folders
 
     for level in ("Watchdog", "MPS"):
         assert seen(f"node: {{config: {{enforcement: {{level: {level}}}}}}}") == (
-            ["--runtime-socket", "/run/containerd/containerd.sock"],
+            ["--runtime-socket=/run/containerd/containerd.sock"],
             ["device-plugin /run/containerd"],
             ["/run/containerd"],
         )
-    without_socket: tuple[list[str], list[str], list[str]] = (["--runtime-socket", ""], [], [])
+    without_socket: tuple[list[str], list[str], list[str]] = (["--runtime-socket="], [], [])
     watched = 'node: {runtimeSocket: "", config: {enforcement: {level: Watchdog}}}'
     assert seen(watched) == without_socket
     assert seen("{}") == without_socket, "the library starts the client"

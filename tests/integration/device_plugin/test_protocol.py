@@ -101,6 +101,25 @@ def test_a_container_from_admission_to_end(node: PluginNode, kubelet: KubeletSid
     assert 'laneway_device_allocations_total{node="n1",result="granted"} 1.0' in metrics
 
 
+def test_where_shares_are_withheld_containers_keep_theirs(node: PluginNode, kubelet: KubeletSide) -> None:
+    known = inventory(gpu(0), gpu(1))
+    node.write_inventory(known)
+    node.start()
+    kubelet.wait_for_devices(200)
+    taken = kubelet.admit("plain", 30)
+    node.open_socket(taken)
+    kubelet.start(taken)
+
+    node.write_inventory(known.model_copy(update={"withheld_reason": "another device plugin hands out GPUs"}))
+    kubelet.wait_for_devices(30, unhealthy=170)
+    assert set(kubelet.healthy) == set(taken)
+
+    kubelet.end("plain")
+    kubelet.wait_for_devices(0, unhealthy=200)
+    node.write_inventory(known)
+    kubelet.wait_for_devices(200)
+
+
 def test_a_container_starts_without_the_agent(node: PluginNode, kubelet: KubeletSide) -> None:
     node.write_inventory(inventory(gpu(0)))
     node.start()

@@ -77,10 +77,22 @@ def test_a_gpu_in_mig_mode_and_a_second_device_plugin_are_reported(
         "True",
         "OtherDevicePlugin",
     )
-    assert "the Node also offers nvidia.com/gpu: 2" in conditions["DoublyOffered"]["message"]
+    assert "hands out GPUs of this node (nvidia.com/gpu: 2)" in conditions["DoublyOffered"]["message"]
+    (node.root / "run/laneway/pod-requests.json").write_text(
+        '{"requests": {"pods": "1", "nvidia.com/gpu": "1"}}'
+    )
+
+    def says(message: str) -> bool:
+        status = cluster.gpu_node(node.name)["status"]
+        return any(message in each["message"] for each in status["conditions"])
+
+    eventually(
+        "their pods count as well", lambda: says("(nvidia.com/gpu: 2, nvidia.com/gpu: 1 requested by pods)")
+    )
     assert status["deviceStrategyReason"] == "simulated GPUs have no device"
     inventory = json.loads((node.root / "run/laneway/inventory.json").read_text())
     assert inventory["devices"]["runtime"] == "containerd://2.1.4"
+    assert "1 requested by pods" in inventory["withheld_reason"]
 
 
 def test_a_node_reports_its_gpus_and_sessions(make_published: MakeNode, cluster: Cluster) -> None:

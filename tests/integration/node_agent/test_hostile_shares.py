@@ -54,7 +54,11 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(
     assert sum(turn["waited_seconds"] + length_seconds(turn) for turn in turns["other"]) > SECONDS / 2
     longest_seconds = max(turn["waited_seconds"] for turn in turns["other"])
     # A turn that fills a gap may begin when the gap does, so the wait for it is shorter by the gap.
-    assert HOLD_SECONDS - gap_seconds < longest_seconds < SECONDS / 4, (turns["other"][-3:], turns["hog"][-3:], node.log)
+    assert HOLD_SECONDS - gap_seconds < longest_seconds < SECONDS / 4, (
+        turns["other"][-3:],
+        turns["hog"][-3:],
+        node.log,
+    )
     if trick == "move":
         eventually("its container has no lane without a process", lambda: node.session("hog")["lane"] is None)
     # At each grant, `other` is less than a quantum behind, or it paused and has made up for what filled its earlier pauses.

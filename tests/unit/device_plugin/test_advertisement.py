@@ -54,6 +54,17 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_where_shares_are_withheld_it_waits_for_none() -> None:
+    node = Node("0")
+    known: LatestValue[Inventory] = LatestValue()
+    known.publish(inventory(gpu(0)).model_copy(update={"withheld_reason": "another device plugin"}))
+    registration = SimpleNamespace(registered=True, count=1)
+    advertised = Advertisement(node, known, cast("Registration", registration), poll_seconds=0.001)
+    running = asyncio.create_task(advertised.run())
+    await until(lambda: advertised.ready)
+    running.cancel()
+
+
 async def test_it_is_ready_once_the_node_offers_all_healthy_shares() -> None:
     node = Node()
     advertised, registration = advertisement(node)

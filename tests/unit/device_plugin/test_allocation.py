@@ -66,6 +66,14 @@ def test_a_real_gpu_is_given_only_once_its_strategy_is_known() -> None:
     assert got.envs["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.0981", "a tenth of all but the reserve"
 
 
+def test_where_gpus_are_withheld_containers_keep_theirs_and_no_other_is_on_offer() -> None:
+    node = inventory(gpu(0), gpu(1, healthy=False)).model_copy(update={"withheld_reason": "another plugin"})
+    devices = list(devices_of(node, {*ids(0, range(30)), *ids(1, range(10))}))
+
+    assert len(devices) == 200, "the kubelet still knows the ids"
+    assert [device.ID for device in devices if device.health == "Healthy"] == [*ids(0, range(30))]
+
+
 def test_each_gpu_is_on_offer_in_hundredths_with_health_and_without_numa_node() -> None:
     """With NUMA nodes, a kubelet with the policy single-numa-node refuses fractions where the operator placed them."""
     devices = list(devices_of(inventory(gpu(0, offer=200, numa_node=1), gpu(1, healthy=False))))

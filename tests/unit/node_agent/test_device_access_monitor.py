@@ -9,7 +9,7 @@ import pytest
 from laneway.api.inventory import Inventory
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor, NodeUnreadError
-from laneway.node_agent.devices.node_facts import NodeFacts, node_facts
+from laneway.node_agent.devices.node_facts import NodeFacts, node_facts, other_gpus
 from laneway.node_agent.gpus.protocol import GPUInfo
 from laneway.node_agent.host_folders import HostFolders
 
@@ -121,6 +121,11 @@ def test_gpus_of_another_device_plugin_are_noticed(
     assert monitor.check(node=True)
     assert monitor.other_offers == ("nvidia.com/gpu: 8",)
     assert "also offered by another device plugin offers='nvidia.com/gpu: 8'" in caplog.text
+
+
+def test_pods_keep_gpus_of_a_plugin_that_is_gone() -> None:
+    assert other_gpus({"cpu": "1500m", "pods": "4", "nvidia.com/gpu": "2"}) == ("nvidia.com/gpu: 2",)
+    assert other_gpus({"cpu": "1500m", "laneway.dev/gpu-percent": "50"}) == ()
 
 
 def test_what_a_node_says() -> None:

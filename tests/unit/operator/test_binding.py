@@ -124,6 +124,8 @@ def binds(view: ClusterState, config: OperatorConfig = BINDS) -> bool:
 def test_the_pods_of_a_start_are_bound_only_if_that_is_switched_on() -> None:
     assert binds(a_world(a_job().gang(2)))
     assert not binds(a_world(a_job().gang(2)), OperatorConfig())
+    with_runtime_class = BINDS.model_copy(update={"worker_runtime_class": "nvidia"})
+    assert not binds(a_world(a_job().gang(2)), with_runtime_class)
 
 
 def test_a_gang_that_needs_kube_scheduler_is_left_to_it() -> None:

@@ -50,6 +50,23 @@ def test_a_pod_says_whose_it_is_and_which_gpus_were_chosen() -> None:
     assert pod["spec"]["containers"][0]["resources"]["limits"][names.GPU_PERCENT] == "200"
 
 
+@pytest.mark.parametrize(
+    ("configured", "own", "wanted"),
+    [
+        ("", {}, None),
+        ("nvidia", {}, "nvidia"),
+        ("nvidia", {"runtimeClassName": "kata"}, "kata"),
+    ],
+)
+def test_a_template_without_a_runtime_class_gets_the_configured_one(
+    configured: str, own: dict[str, Any], wanted: str | None
+) -> None:
+    job = a_job().spec(template=template(own)).placed("n1", percent=100).record
+    assert job.desired is not None
+    pod = worker_pod(job, job.desired.spec, job.status.placement[0], 1, runtime_class=configured)
+    assert pod["spec"].get("runtimeClassName") == wanted
+
+
 def test_it_tolerates_the_taint_of_gpu_nodes_beside_the_templates_own() -> None:
     ours = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     own = {"key": "team", "operator": "Exists"}

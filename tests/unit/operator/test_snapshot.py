@@ -45,10 +45,16 @@ def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
         (a_node("n1", cordoned=True), a_gpu_node("n1"), [], "it is cordoned"),
         (a_node("n1", ready=False), a_gpu_node("n1"), [], "it is not ready"),
         (a_node("n1"), a_gpu_node("n1", ready=False), [], "its node agent is not ready"),
+        (
+            a_node("n1"),
+            a_gpu_node("n1", doubly_offered=True),
+            [],
+            "another device plugin hands out its GPUs",
+        ),
         (a_node("n1"), a_gpu_node("n1"), ["n1"], "its node agent has not renewed its Lease for a while"),
         (a_node("other"), a_gpu_node("n1"), [], "there is no such node in the cluster"),
     ],
-    ids=["fine", "cordoned", "not ready", "agent not ready", "agent silent", "no Node"],
+    ids=["fine", "cordoned", "not ready", "agent not ready", "doubly offered", "agent silent", "no Node"],
 )
 def test_where_no_new_worker_goes(node: object, gpu_node: object, silent: list[str], want: str) -> None:
     (seen,) = snapshot_of(a_view(gpu_nodes=[gpu_node], nodes=[node], silent=silent)).nodes  # type: ignore[list-item]

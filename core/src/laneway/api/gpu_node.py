@@ -217,7 +217,7 @@ class GPUNodeStatus(Status):
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description="Ready: the agent runs and a GPU is healthy. GPUsHealthy: all of them are. "
-        "DoublyOffered: another device plugin offers GPUs of the node.",
+        "DoublyOffered: another device plugin hands out GPUs of the node, so no new worker starts there.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     observed_at: Time | None = Field(

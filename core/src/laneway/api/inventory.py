@@ -72,4 +72,7 @@ class Inventory(Record):
     no_gpus_reason: str = ""
     """Why there are none."""
 
+    withheld_reason: str = ""
+    """Why no new container gets a share; those that have one keep it. Empty where nothing is withheld."""
+
     devices: DeviceAccess = DeviceAccess()

@@ -73,6 +73,10 @@ class Advertisement:
 
     async def _look(self, source: NodeSource) -> None:
         count, inventory = self._registration.count, self._inventory.value
+        if inventory is not None and inventory.withheld_reason:
+            self.problem, self._seen_registration = "", count
+            _log.info("shares withheld reason=%r", inventory.withheld_reason)
+            return
         try:
             offered = offered_percent(await source.read_node(5 * self._poll_seconds))
         except APIUnavailableError as error:

@@ -164,6 +164,11 @@ class ContainerFolders:
             _log.warning("unreadable record will be rewritten path=%s error=%r", file, str(error))
             return None
 
+    def held_ids(self) -> frozenset[str]:
+        """Return the ids of all containers that have a record."""
+        records = (self.record(key) for key in self.keys())
+        return frozenset(one for record in records if record is not None for one in record.device_ids)
+
     def write(self, record: ContainerRecord) -> bool:
         """Write the container's record. Return whether it changed."""
         if self.record(record.key) == record:

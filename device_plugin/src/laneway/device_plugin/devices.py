@@ -8,7 +8,7 @@ request on one NUMA node instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from laneway.api.device_ids import device_id
 from laneway.api.inventory import Inventory
@@ -18,9 +18,13 @@ HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 
-def devices_of(inventory: Inventory) -> Iterator[Device]:
-    """Yield the devices of all GPUs, in the order of GPUs and slots."""
+def devices_of(inventory: Inventory, held: Collection[str] = ()) -> Iterator[Device]:
+    """Yield the devices of all GPUs, in the order of GPUs and slots.
+
+    Where the inventory withholds GPUs, only those that containers hold are healthy: kube-scheduler then has none for new pods.
+    """
     for gpu in inventory.gpus:
-        health = HEALTHY if gpu.healthy else UNHEALTHY
         for slot in range(gpu.allocatable_percent):
-            yield Device(ID=device_id(gpu.uuid, slot), health=health)
+            identifier = device_id(gpu.uuid, slot)
+            usable = gpu.healthy and (not inventory.withheld_reason or identifier in held)
+            yield Device(ID=identifier, health=HEALTHY if usable else UNHEALTHY)

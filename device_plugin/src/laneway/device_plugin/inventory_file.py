@@ -111,4 +111,5 @@ def describe(inventory: Inventory) -> str:
     ]
     models = sorted({gpu.model for gpu in inventory.gpus})
     text = f"{len(inventory.gpus)} GPUs ({', '.join(models)})"
-    return f"{text}; unhealthy: {'; '.join(unhealthy)}" if unhealthy else text
+    text = f"{text}; unhealthy: {'; '.join(unhealthy)}" if unhealthy else text
+    return f"{text}; withheld: {inventory.withheld_reason}" if inventory.withheld_reason else text

@@ -35,6 +35,8 @@ from laneway.device_plugin.share_manager import ShareManager
 _log = logging.getLogger(__name__)
 
 _HOLDER_SECONDS = 5.0
+_HELD_SECONDS = 2.0
+"""Between two looks at what containers hold, while GPUs are withheld."""
 _POLL_SECONDS = 0.05
 
 
@@ -74,15 +76,29 @@ class PluginService:
     async def list_and_watch(
         self, request: plugin.Empty, context: Context
     ) -> AsyncIterator[plugin.ListAndWatchResponse]:
-        """Send all devices now and after each change of the inventory."""
+        """Send all devices now and after each change: of the inventory, and where it withholds GPUs, of what containers hold."""
         self.open_streams += 1
-        version = 0
+        version, sent = 0, None
         try:
             while True:
-                version, inventory = await self._inventory.wait_newer(version)
-                yield plugin.ListAndWatchResponse(devices=devices_of(inventory))
+                version, inventory = await self._changed_inventory(version)
+                held = self._containers.held_ids() if inventory.withheld_reason else frozenset()
+                if (version, held) != sent:
+                    yield plugin.ListAndWatchResponse(devices=devices_of(inventory, held))
+                sent = version, held
         finally:
             self.open_streams -= 1
+
+    async def _changed_inventory(self, version: int) -> tuple[int, Inventory]:
+        """Return an inventory newer than this version, or the same one after a while if it withholds GPUs."""
+        known = self._inventory.value
+        withholds = version > 0 and known is not None and known.withheld_reason
+        try:
+            async with asyncio.timeout(_HELD_SECONDS if withholds else None):
+                return await self._inventory.wait_newer(version)
+        except TimeoutError:
+            assert known is not None, "nothing is withheld by an unknown inventory"
+            return version, known
 
     async def get_preferred_allocation(
         self, request: plugin.PreferredAllocationRequest, context: Context

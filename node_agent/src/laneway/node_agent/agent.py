@@ -19,6 +19,7 @@ from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor
+from laneway.node_agent.devices.node_facts import other_gpus
 from laneway.node_agent.enforcement.enforcer import Enforcer
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.health_file import HealthFile
@@ -232,8 +233,12 @@ class Agent:
         return node_status(gpus, self._conditions, self._other_pods.requests, self._access)
 
     def _other_offers(self) -> tuple[str, ...] | None:
-        """Return the GPUs that other device plugins offer on this node; None while unknown."""
-        return () if self._devices is None else self._devices.other_offers
+        """Return the GPUs that other device plugins hand out on this node; None while unknown. Pods keep theirs when the plugin is gone."""
+        if self._devices is None:
+            return ()
+        offers = self._devices.other_offers
+        requested = other_gpus(self._other_pods.requests or {})
+        return None if offers is None else (*offers, *(f"{each} requested by pods" for each in requested))
 
     def _make_interposer_tester(self, source: GPUSource) -> InterposerTester | None:
         """Return the tester; None where the interposer is not asked for or there is no driver to test it on."""
@@ -308,8 +313,15 @@ class Agent:
 
     def _write_inventory(self) -> None:
         with self._inventory_lock:
+            offers = self._other_offers()
+            withheld_reason = f"another device plugin hands out GPUs ({', '.join(offers)})" if offers else ""
             inventory = inventory_of(
-                self._options.node, self._gpu_infos, self._config, self._monitor.health, self._access
+                self._options.node,
+                self._gpu_infos,
+                self._config,
+                self._monitor.health,
+                self._access,
+                withheld_reason,
             )
             write_inventory(self._options.folders.inventory, with_levels(inventory, self._enforcer.level))
 
@@ -328,8 +340,12 @@ class Agent:
         self._limited_log.flush_suppressed()
         if self._inventory_problem:
             self._try_to_write_inventory()
-        if self._other_pods.read_if_changed() and self._publisher is not None:
-            self._publisher.changed()
+        offers = self._other_offers()
+        if self._other_pods.read_if_changed():
+            if self._other_offers() != offers:
+                self._try_to_write_inventory()
+            if self._publisher is not None:
+                self._publisher.changed()
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
             turns.readings.count_accounts()

@@ -23,11 +23,13 @@ def inventory_of(
     config: NodeConfig,
     health: Callable[[str], GPUHealth],
     access: DeviceAccess | None = None,
+    withheld_reason: str = "",
 ) -> Inventory:
-    """Build the inventory of a node."""
+    """Build the inventory of a node. ``withheld_reason``: why no new container gets a share of its GPUs."""
     return Inventory(
         node=node,
         gpus=tuple(_gpu(info, config, health(info.uuid)) for info in gpus),
+        withheld_reason=withheld_reason,
         devices=access or DeviceAccess(),
     )
 

@@ -25,11 +25,12 @@ from laneway.node_agent.agent_lock import AgentLock
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config, read_text
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor
+from laneway.node_agent.discovery import DRIVER_VERSION_FILE, StaleContainerError, discover
 from laneway.node_agent.enforcement import mps_command
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
-from laneway.node_agent.gpus.protocol import GPUError, GPUInfo, GPUSource
+from laneway.node_agent.gpus.protocol import GPUInfo, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.gpus.simulated_kernels import SimulatedKernels
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("laneway.node_agent")
 _DISCOVERY_SECONDS = 30.0
-_DISCOVERY_PAUSE_SECONDS = 10.0
 _OBJECTS_PER_COLLECTION = 10_000
 """New objects between two garbage collections. A few hundred turns create this many, and hardly any form
 cycles."""
@@ -109,7 +109,9 @@ def _run(
     agent_options = AgentOptions(node, folders, options.address, options.port, options.standalone)
     no_gpus = NoGPUs(agent_options, None if server is None else NoGPUsPublisher(*server, clock))
     try:
-        gpus = _discover(source, stopped, no_gpus)
+        caller: DeadlineCaller[tuple[GPUInfo, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
+        version_file = None if options.standalone else DRIVER_VERSION_FILE
+        gpus = discover(lambda: caller.call(source.discover), no_gpus, stopped.wait, version_file)
         if gpus is None:
             return 0
         folders.make()
@@ -134,6 +136,9 @@ def _run(
         agent.run(publisher, specs, devices)
     except OSError as error:
         _log.error("%s", error)
+        return 1
+    except StaleContainerError as error:
+        _log.error("ending, so that the kubelet creates the container again reason=%r", str(error))
         return 1
     _log.info("ended")
     return 0
@@ -206,30 +211,6 @@ def _specs(node: str, writer: KubernetesWriter, publisher: GPUNodePublisher) -> 
     from laneway.node_agent.report.gpu_node_reader import GPUNodeReader
 
     return GPUNodeReader(node, writer.api, publisher.seen)
-
-
-def _discover(source: GPUSource, stopped: threading.Event, no_gpus: NoGPUs) -> tuple[GPUInfo, ...] | None:
-    """Find the GPUs, retrying until there are some: a driver may be installed later. Return None if
-    stopped meanwhile.
-
-    Raises:
-        OSError: the HTTP port is taken.
-    """
-    caller: DeadlineCaller[tuple[GPUInfo, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
-    while not stopped.is_set():
-        try:
-            gpus = caller.call(source.discover)
-            if gpus:
-                no_gpus.close()
-                return gpus
-            reason = "the driver lists no GPU"
-        except GPUError as error:
-            reason = str(error)
-        _log.error("no GPUs found, will retry reason=%r retry_seconds=%.0f", reason, _DISCOVERY_PAUSE_SECONDS)
-        no_gpus.report(reason)
-        stopped.wait(_DISCOVERY_PAUSE_SECONDS)
-    no_gpus.close()
-    return None
 
 
 def _raise_descriptor_limit() -> None:

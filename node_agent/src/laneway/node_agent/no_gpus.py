@@ -21,13 +21,17 @@ class NoGPUs:
         self._options = options
         self._publisher = publisher
         self._http: AgentHTTPServer | None = None
+        self._reason = ""
 
     def report(self, reason: str) -> None:
-        """Tell why there are no GPUs. The first call opens the HTTP port.
+        """Tell why there are no GPUs. The first call opens the HTTP port. A reason is logged once: a node may stay without GPUs.
 
         Raises:
             OSError: the port is taken.
         """
+        if reason != self._reason:
+            _log.warning("no GPUs found, waiting for a driver reason=%r", reason)
+            self._reason = reason
         try:
             write_no_gpus(self._options.folders.inventory, self._options.node, reason)
         except OSError as error:

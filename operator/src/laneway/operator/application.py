@@ -108,7 +108,8 @@ class _Replica:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        async with serve(self._config.metrics_port, self._metrics, self._health, self._readiness):
+        address, port = self._config.metrics_address, self._config.metrics_port
+        async with serve(address, port, self._metrics, self._health, self._readiness):
             kinds = (TRAINING_JOBS, TRAINING_PROFILES, GPU_NODES)
             if not await self._unless_stopped(until_discovered(self._api, kinds), stop):
                 return

@@ -75,6 +75,7 @@ class Engine:
             metrics,
             leadership,
             config.cycle.parallel_writes,
+            runtime_class=config.worker_runtime_class,
             unchanged=partial(unchanged, api, cache),
             refresh_job=partial(refresh_job, api, cache),
             refresh_node=partial(refresh_gpu_node, api, cache),
@@ -82,7 +83,9 @@ class Engine:
             wall=wall,
         )
         self._garbage_collector = GarbageCollector(api, self._executor, config.timeouts.orphan_seconds)
-        self._trials = TemplateTrials(writer, config.timeouts.refusal_backoff_seconds)
+        self._trials = TemplateTrials(
+            writer, config.timeouts.refusal_backoff_seconds, config.worker_runtime_class
+        )
         self._waiting_pods = WaitingPods(api, wall)
         self._upkeep = Upkeep(self.wake, self._executor.fence_off)
         self._collections = FullCollections(time.monotonic)

@@ -18,11 +18,13 @@ Check = Callable[[], str]
 
 
 @asynccontextmanager
-async def serve(port: int, metrics: Metrics, healthy: Check, ready: Check) -> AsyncIterator[int]:
-    """Serve until the block ends; gives the port (any free one where 0 was asked for).
+async def serve(
+    address: str, port: int, metrics: Metrics, healthy: Check, ready: Check
+) -> AsyncIterator[int]:
+    """Serve on an address, or on all where it is empty, until the block ends; gives the port (any free one where 0 was asked for).
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or the address is not this machine's.
     """
 
     async def show_metrics(_: web.Request) -> web.Response:
@@ -42,7 +44,7 @@ async def serve(port: int, metrics: Metrics, healthy: Check, ready: Check) -> As
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        listening = _listen(port)
+        listening = _listen(address, port)
         bound = int(listening.getsockname()[1])
         await web.SockSite(runner, listening).start()
         logger.info("serving metrics and health", extra={"port": bound})
@@ -51,8 +53,10 @@ async def serve(port: int, metrics: Metrics, healthy: Check, ready: Check) -> As
         await runner.cleanup()
 
 
-def _listen(port: int) -> socket.socket:
-    """One socket for IPv4 and IPv6 where the machine has both."""
+def _listen(address: str, port: int) -> socket.socket:
+    """One socket; for IPv4 and IPv6 where the machine has both and no address is given."""
+    if address:
+        return socket.create_server((address, port))
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))

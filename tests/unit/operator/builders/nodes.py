@@ -64,18 +64,22 @@ def a_gpu_node(
     gpus: int = 4,
     *,
     ready: bool = True,
+    doubly_offered: bool = False,
     sessions: Mapping[int, Sequence[dict[str, Any]]] | None = None,
     sick: dict[int, float] | None = None,
     percent: int = 100,
 ) -> GPUNodeRecord:
     """What a node's agent reports: GPUs of 80 GiB that offer so many percent, some of them out of use since some time."""
-    condition = Condition(
-        type="Ready",
-        status="True" if ready else "False",
-        reason="Tested",
-        message="",
-        last_transition_time=format_time(NOW),
-    )
+    conditions = [
+        Condition(
+            type=kind,
+            status="True" if is_so else "False",
+            reason="Tested",
+            message="",
+            last_transition_time=format_time(NOW),
+        ).to_json()
+        for kind, is_so in (("Ready", ready), ("DoublyOffered", doubly_offered))
+    ]
     listed = [
         {
             **a_gpu(name, index),
@@ -85,9 +89,7 @@ def a_gpu_node(
         }
         for index in range(gpus)
     ]
-    return parse_gpu_node(
-        {"metadata": {"name": name}, "status": {"conditions": [condition.to_json()], "gpus": listed}}
-    )
+    return parse_gpu_node({"metadata": {"name": name}, "status": {"conditions": conditions, "gpus": listed}})
 
 
 def _health(sick_since: float | None) -> dict[str, Any]:

@@ -372,6 +372,13 @@ class OperatorConfig(Model):
         description="Whether jobs join others on GPUs. off: each share belongs to one job. lanes: a job also joins others where all of "
         "them together do more work. As in the nodes' configuration.",
     )
+    worker_runtime_class: str = Field(
+        default="",
+        max_length=253,
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
+        description="Runtime class of workers whose template names none, for example nvidia, where NVIDIA's runtime is not the default one. "
+        "Empty: the node's default runtime. kube-scheduler then binds all pods, because a runtime class may add an overhead and a selector.",
+    )
     scheduling: SchedulingConfig = SchedulingConfig()
     lanes: LaneConfig = Field(
         default=LaneConfig(),
@@ -380,6 +387,9 @@ class OperatorConfig(Model):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     cycle: CycleConfig = CycleConfig()
     lease: LeaseConfig = LeaseConfig()
+    metrics_address: str = Field(
+        default="", max_length=253, description="Address of the metrics and probes. Empty: all of the pod's."
+    )
     metrics_port: int = Field(
         default=9090, ge=0, le=65_535, description="0: any free port, shown in the log."
     )

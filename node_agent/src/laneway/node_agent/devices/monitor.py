@@ -125,7 +125,7 @@ class DeviceAccessMonitor:
         self._runtime = facts.runtime or self._runtime
         if facts.other_offers and facts.other_offers != self.other_offers:
             _log.warning(
-                "GPUs of this node are also offered by another device plugin offers=%r; both may give the same GPU",
+                "GPUs of this node are also offered by another device plugin offers=%r; no new worker starts here",
                 ", ".join(facts.other_offers),
             )
         self.other_offers = facts.other_offers

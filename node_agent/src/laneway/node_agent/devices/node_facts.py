@@ -32,11 +32,14 @@ class NodeFacts:
 def node_facts(node: Mapping[str, Any]) -> NodeFacts:
     """Return the facts of a Node, as the API server writes it."""
     status = node.get("status") or {}
-    allocatable = status.get("allocatable") or {}
-    offers = tuple(
-        f"{resource}: {allocatable[resource]}"
-        for resource in sorted(allocatable)
-        if (resource in _OTHERS or resource.startswith(_MIG_PREFIX))
-        and quantity.parse(allocatable[resource]) > 0
-    )
+    offers = other_gpus(status.get("allocatable") or {})
     return NodeFacts((status.get("nodeInfo") or {}).get("containerRuntimeVersion", ""), offers)
+
+
+def other_gpus(amounts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the GPUs of other device plugins among some amounts of resources, as ``resource: count``."""
+    return tuple(
+        f"{resource}: {amounts[resource]}"
+        for resource in sorted(amounts)
+        if (resource in _OTHERS or resource.startswith(_MIG_PREFIX)) and quantity.parse(amounts[resource]) > 0
+    )

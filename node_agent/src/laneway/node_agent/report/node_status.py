@@ -70,15 +70,15 @@ def gpus_healthy_condition(gpus: Sequence[tuple[str, GPUHealth]], since_seconds:
 
 
 def doubly_offered_condition(offers: Sequence[str], since_seconds: float) -> Condition:
-    """Return the condition DoublyOffered: true while another device plugin offers GPUs of this node."""
+    """Return the condition DoublyOffered: true while another device plugin hands out GPUs of this node."""
     return Condition(
         type="DoublyOffered",
         status="True" if offers else "False",
         reason="OtherDevicePlugin" if offers else "NoOtherDevicePlugin",
-        message=f"the Node also offers {', '.join(offers)}: a pod that requests one may get a GPU whose shares are "
-        "given to others; remove that device plugin from the node, or Laneway"
+        message=f"another device plugin hands out GPUs of this node ({', '.join(offers)}), so no new worker starts here: "
+        "remove that plugin and its pods from the node, or Laneway"
         if offers
-        else "no other device plugin offers GPUs of this node",
+        else "no other device plugin hands out GPUs of this node",
         last_transition_time=format_time(since_seconds),
     )
 

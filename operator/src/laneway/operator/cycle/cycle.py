@@ -375,7 +375,8 @@ class Cycle:
         if write.frees and write.takes:
             # An attempt that ends and the next are two writes: else jobs that swap GPUs wait for each other's release for ever.
             return job_write(record, self._jobs.jobs[uid], pods, template)
-        binds = self._config.bind_pods and may_bind(write, this.cluster)
+        bind_pods = self._config.bind_pods and not self._config.worker_runtime_class
+        binds = bind_pods and may_bind(write, this.cluster)
         return replace(write, binds=True) if binds else write
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:

@@ -56,6 +56,7 @@ class Executor:
         leadership: Leadership,
         parallel_writes: int,
         *,
+        runtime_class: str = "",
         unchanged: Callable[[Iterable[WorkerPod]], Awaitable[bool]],
         refresh_job: Callable[[JobRecord], Awaitable[None]],
         refresh_node: Callable[[str], Awaitable[None]],
@@ -69,6 +70,7 @@ class Executor:
             metrics: counts what was written.
             leadership: names this replica in events.
             parallel_writes: writes in flight at the same time.
+            runtime_class: of workers whose template names none; empty: the node's default.
             unchanged: reads workers from the API server, and returns whether they are as the cache has them.
             refresh_job: brings a job and its pods up to date in the cache.
             refresh_node: the same for a node's GPUNode.
@@ -85,6 +87,7 @@ class Executor:
         self._leadership = leadership
         self._ended = ended
         self._wall = wall
+        self._runtime_class = runtime_class
         starts = start_slots(parallel_writes)
         self._starts = asyncio.Semaphore(starts)
         self._others = asyncio.Semaphore(max(1, parallel_writes - starts))
@@ -299,7 +302,14 @@ class Executor:
         await together(
             create(
                 worker_pod(
-                    job, spec, worker, attempt, profile, batch=write.status.attempt_batch, bound=write.binds
+                    job,
+                    spec,
+                    worker,
+                    attempt,
+                    profile,
+                    batch=write.status.attempt_batch,
+                    bound=write.binds,
+                    runtime_class=self._runtime_class,
                 )
             )
             for worker in write.creates

@@ -40,6 +40,7 @@ def worker_pod(
     *,
     batch: int = 0,
     bound: bool = False,
+    runtime_class: str = "",
 ) -> dict[str, Any]:
     """Return the pod of one worker.
 
@@ -51,6 +52,7 @@ def worker_pod(
         profile: what is known of the job's template.
         batch: the samples of a step of all workers that were chosen for the attempt; 0: none were.
         bound: whether it is created on its node, without kube-scheduler.
+        runtime_class: of a worker whose template names none; empty: the node's default.
     """
     template = copy.deepcopy(spec.template)
     metadata = template.get("metadata") or {}
@@ -60,6 +62,8 @@ def worker_pod(
     pod_spec["tolerations"] = worker_tolerations(pod_spec)
     if bound:
         pod_spec["nodeName"] = worker.node
+    if runtime_class:
+        pod_spec.setdefault("runtimeClassName", runtime_class)
     trainer = trainer_of(pod_spec["containers"])
     resources = trainer.setdefault("resources", {})
     resources["limits"] = {

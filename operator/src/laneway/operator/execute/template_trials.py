@@ -41,9 +41,10 @@ class _Asked:
 class TemplateTrials:
     """What the API server said of templates."""
 
-    def __init__(self, writer: Writer, again_seconds: float) -> None:
-        """Ask by ``writer``; a template that was refused is asked about again after so long."""
+    def __init__(self, writer: Writer, again_seconds: float, runtime_class: str = "") -> None:
+        """Ask by ``writer``; a template that was refused is asked about again after so long. ``runtime_class``: as for the workers."""
         self._writer = writer
+        self._runtime_class = runtime_class
         self._again_seconds = again_seconds
         self._refusals: dict[TemplateKey, str] = {}
         self._asked: dict[TemplateKey, _Asked] = {}
@@ -109,7 +110,7 @@ class TemplateTrials:
     async def _ask_about(self, job: JobRecord, now_seconds: float) -> None:
         assert job.desired is not None, "a job that waits by the plan, or was asked about, has a valid spec"
         key = (job.uid, job.generation)
-        manifest = worker_pod(job, job.desired.spec, _SOMEWHERE, attempt=1)
+        manifest = worker_pod(job, job.desired.spec, _SOMEWHERE, attempt=1, runtime_class=self._runtime_class)
         name = _name_of(job)
         again = key in self._refusals or pods_refused_seconds(job) is not None
         if again or name not in self._answers:

@@ -17,6 +17,7 @@ from laneway.api.rfc3339 import parse_time
 from pydantic import ValidationError
 
 READY = "Ready"
+_DOUBLY_OFFERED = "DoublyOffered"
 
 _DECISIVE_STATES = (SessionState.ENDED, SessionState.PAUSED, SessionState.OFFLOADED)
 """Which of the sessions in a lane has the turn is the node's own affair."""
@@ -51,12 +52,17 @@ class GPUNodeRecord:
     others_orders: frozenset[str] = frozenset()
     """Uids of pods to which somebody else gave an order."""
 
+    doubly_offered: bool = False
+    """Another device plugin hands out GPUs of the node. Nobody keeps it from handing out one that is promised to a worker."""
+
     @property
     def refusal(self) -> str:
         """Why no new worker goes there, as a clause; empty where one may."""
         if self.problem:
             return f"its GPUNode cannot be read: {self.problem}"
-        return "" if self.ready else "its node agent is not ready"
+        if not self.ready:
+            return "its node agent is not ready"
+        return "another device plugin hands out its GPUs" if self.doubly_offered else ""
 
 
 def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
@@ -69,10 +75,12 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
         status, problem = GPUNodeStatus(), explain(error, "status")
     gpus = () if problem else status.gpus
     ready = is_true(status.conditions, READY)
+    doubly_offered = is_true(status.conditions, _DOUBLY_OFFERED)
     own_orders, others_orders = _orders(raw)
     other_pods = _amounts(status.other_pods_requests)
     decisive = (
         ready,
+        doubly_offered,
         other_pods,
         problem,
         own_orders,
@@ -90,6 +98,7 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
         own_orders=own_orders,
         other_pods=other_pods,
         others_orders=others_orders,
+        doubly_offered=doubly_offered,
     )
 
 

@@ -1,14 +1,15 @@
+{{/* NVIDIA's MPS control daemon in a pod of its own: its end is the end of its clients' work, so it must outlive the agent. The template
+     has nothing that changes with the configuration, and OnDelete leaves a running pod alone even when the image's tag changes.
+     Privileged, as NVIDIA's own MPS pods are: the servers use the GPUs as their clients' users. hostPID: the clients' processes are known to
+     it by the pids of the node. */}}
+{{- define "laneway.mpsDaemonSet" -}}
 {{- if and (eq (include "laneway.enforcementLevel" .) "MPS") (eq .Values.gpu.source "nvml") }}
-{{- $selector := include "laneway.selector" (dict "root" $ "component" "mps-daemon") }}
-# NVIDIA's MPS control daemon in a pod of its own: its end is the end of its clients' work, so it must outlive the agent. The template
-# has nothing that changes with the configuration, and OnDelete leaves a running pod alone even when the image's tag changes.
-# Privileged, as NVIDIA's own MPS pods are: the servers use the GPUs as their clients' users. hostPID: the clients' processes are known to
-# it by the pids of the node.
+{{- $selector := include "laneway.selector" (dict "root" . "component" "mps-daemon") -}}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
   name: {{ include "laneway.mpsName" . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "laneway.nodeNamespace" . }}
   labels:
     {{- include "laneway.labels" . | nindent 4 }}
     app.kubernetes.io/component: mps-daemon
@@ -65,3 +66,4 @@ spec:
         {{- end }}
       {{- include "laneway.nodePlacement" . | nindent 6 }}
 {{- end }}
+{{- end -}}

@@ -1,0 +1,124 @@
+"""With `metrics.secure`, a proxy asks the API server before anybody reads metrics, and nothing else listens outside a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.verify.chart import rendered
+
+ValuesFile = Callable[[str], Path]
+SECURE = "metrics: {secure: {enabled: true}, serviceMonitor: {enabled: true}}"
+SECURE_PORTS = {"metrics": 9090, "agent-metrics": 9464, "plugin-metrics": 9465}
+
+
+def objects(values: Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(rendered(values)) if each]
+
+
+def containers(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The containers of the operator and of the node pods, by name."""
+    specs = [
+        each["spec"]["template"]["spec"] for each in found if each["kind"] in ("Deployment", "DaemonSet")
+    ]
+    return {each["name"]: each for spec in specs for each in spec["containers"]}
+
+
+def option(container: dict[str, Any], name: str) -> str:
+    (value,) = (each.partition("=")[2] for each in container["args"] if each.startswith(f"--{name}="))
+    return str(value)
+
+
+def test_only_the_proxies_listen_outside_the_pods(values_file: ValuesFile) -> None:
+    found = objects(values_file(SECURE))
+    by_name = containers(found)
+    listening = {
+        port["name"]: port["containerPort"] for each in by_name.values() for port in each.get("ports", ())
+    }
+    assert listening == SECURE_PORTS
+    assert {name for name, each in by_name.items() if "ports" in each} == {
+        f"{name}-proxy" for name in SECURE_PORTS
+    }
+    (config,) = (
+        each["data"]["operator.yaml"] for each in found if "operator.yaml" in (each.get("data") or {})
+    )
+    operator = yaml.safe_load(config)
+    upstreams = {
+        "metrics": f"http://{operator['metricsAddress']}:{operator['metricsPort']}/",
+        "agent-metrics": f"http://{option(by_name['node-agent'], 'address')}:{option(by_name['node-agent'], 'port')}/",
+        "plugin-metrics": "http://{}:{}/".format(
+            option(by_name["device-plugin"], "http-address"), option(by_name["device-plugin"], "http-port")
+        ),
+    }
+    for name, port in SECURE_PORTS.items():
+        proxy = by_name[f"{name}-proxy"]
+        assert option(proxy, "secure-listen-address") == f":{port}"
+        assert option(proxy, "upstream") == upstreams[name]
+        assert upstreams[name].startswith("http://127.0.0.1:")
+
+
+def test_probes_pass_the_proxies_without_rights(values_file: ValuesFile) -> None:
+    by_name = containers(objects(values_file(SECURE)))
+    without_rights = {option(by_name[f"{name}-proxy"], "ignore-paths") for name in SECURE_PORTS}
+    assert without_rights == {"/healthz,/readyz"}
+    probes = [
+        each[kind]["httpGet"]
+        for each in by_name.values()
+        for kind in ("livenessProbe", "readinessProbe")
+        if kind in each
+    ]
+    assert len(probes) == 6
+    assert {probe["scheme"] for probe in probes} == {"HTTPS"}
+    assert {probe["path"] for probe in probes} == {"/healthz", "/readyz"}
+    assert {probe["port"] for probe in probes} == set(SECURE_PORTS.values())
+
+
+def test_prometheus_sends_its_token_and_is_given_the_right_by_an_administrator(
+    values_file: ValuesFile,
+) -> None:
+    found = objects(values_file(f"node: {{namespace: laneway-nodes}}\n{SECURE}"))
+    (monitor,) = (each["spec"] for each in found if each["kind"] == "ServiceMonitor")
+    assert {endpoint["port"] for endpoint in monitor["endpoints"]} == set(SECURE_PORTS)
+    assert {endpoint["scheme"] for endpoint in monitor["endpoints"]} == {"https"}
+    assert all(endpoint["bearerTokenFile"] for endpoint in monitor["endpoints"])
+    (proxies,) = (each for each in found if each["metadata"]["name"].endswith("-metrics-proxies"))
+    assert proxies["roleRef"]["name"] == "system:auth-delegator"
+    assert [(each["name"], each["namespace"]) for each in proxies["subjects"]] == [
+        ("laneway-operator", "laneway-system"),
+        ("laneway-node", "laneway-nodes"),
+    ]
+    reader = "laneway-system:laneway-metrics-reader"
+    (role,) = (each for each in found if each["metadata"]["name"] == reader)
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bindings = [each for each in found if each["kind"] == "ClusterRoleBinding"]
+    assert reader not in {each["roleRef"]["name"] for each in bindings}
+
+
+@pytest.mark.parametrize(("secret", "mounted"), [("", 0), ("laneway-metrics", 3)])
+def test_a_certificate_of_ones_own_reaches_every_proxy(
+    values_file: ValuesFile, secret: str, mounted: int
+) -> None:
+    text = f"metrics: {{secure: {{enabled: true, tlsSecret: '{secret}'}}, serviceMonitor: {{enabled: true}}}}"
+    found = objects(values_file(text))
+    proxies = [each for name, each in containers(found).items() if name.endswith("-proxy")]
+    assert len(proxies) == 3
+    mounts = [mount for each in proxies for mount in each.get("volumeMounts", ())]
+    assert len(mounts) == mounted
+    assert sum("--tls-cert-file=/etc/metrics-tls/tls.crt" in each["args"] for each in proxies) == mounted
+    specs = [
+        each["spec"]["template"]["spec"] for each in found if each["kind"] in ("Deployment", "DaemonSet")
+    ]
+    volumes = [
+        volume["secret"]["secretName"] for spec in specs for volume in spec["volumes"] if "secret" in volume
+    ]
+    assert volumes == [secret] * (2 if mounted else 0)
+
+
+def test_by_default_nothing_of_it_is_there(values_file: ValuesFile) -> None:
+    found = objects(values_file("{}"))
+    assert not any("proxy" in name for name in containers(found))
+    assert not any("metrics-" in each["metadata"]["name"] for each in found)

@@ -10,6 +10,7 @@ from typing import Any
 
 from laneway.cli.exit_codes import INTERRUPTED, CommandError
 from laneway.cli.verbs import (
+    board,
     delete,
     events,
     explain,
@@ -33,6 +34,7 @@ _VERBS: Mapping[str, Any] = {
     "delete": delete,
     "explain": explain,
     **pause_resume.VERBS,
+    "board": board,
     "simulate": simulate,
     "replay": replay,
 }

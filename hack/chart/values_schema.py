@@ -60,6 +60,7 @@ def values_schema() -> Schema:
             gpu=_gpu(),
             operator=_operator(),
             node=_node(),
+            board=_board(),
             pods=_closed(admissionPolicy=_closed(enabled=_FLAG)),
             metrics=_metrics(),
             networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
@@ -144,6 +145,18 @@ def _node() -> Schema:
         admissionPolicy=_closed(enabled=_FLAG),
         mps=_closed(resources=_resources()),
         updateStrategy=strategy,
+        **_pods(),
+    )
+
+
+def _board() -> Schema:
+    return _closed(
+        enabled=_FLAG,
+        replicas={"type": "integer", "minimum": 0},
+        image=_image(),
+        tlsSecretName=_TEXT,
+        resources=_resources(),
+        **{"from": _OBJECTS},
         **_pods(),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,6 +27,8 @@ _AGENT_PORT = 9464
 _AGENT_SELECTOR = "app.kubernetes.io/part-of=laneway,app.kubernetes.io/component=node"
 _PAGE_OBJECTS = 250
 _WATCH_SECONDS = 240
+_PAUSE_SECONDS = 0.5
+"""Between two watches, should a proxy end each at once."""
 _LONGEST_ANSWER_BYTES = 64 << 20
 _LONGEST_LINE_BYTES = 16 << 20
 _REQUEST = aiohttp.ClientTimeout(total=30, sock_connect=5)
@@ -167,19 +170,17 @@ class APIServer:
         while True:
             views, version = await self._list(path, credential, view)
             yield Listed(views)
-            while version:
-                async for event in self._watch(path, version, credential):
-                    found = part(event, "object")
-                    if text(event, "type") == "ERROR":
-                        code = number(found, "code") or 0
-                        if code != HTTPStatus.GONE:
-                            raise RefusedError(code, text(found, "message"))
-                        version = ""
-                        break
-                    version = text(found, "metadata", "resourceVersion") or version
-                    if found is not None and text(event, "type") in ("ADDED", "MODIFIED", "DELETED"):
-                        gone = text(event, "type") == "DELETED"
-                        yield Removed(view(found)) if gone else Changed(view(found))
+            try:
+                while True:
+                    async for event in self._watch(path, version, credential):
+                        version = text(event, "object", "metadata", "resourceVersion") or version
+                        if (change := _change(event, view)) is not None:
+                            yield change
+                    await asyncio.sleep(_PAUSE_SECONDS)
+            except RefusedError as error:
+                if error.status != HTTPStatus.GONE:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _list(
         self, path: str, credential: Credential, view: Callable[[Object], View]
@@ -191,7 +192,11 @@ class APIServer:
             views += [view(item) for item in items(page, "items")]
             query["continue"] = text(page, "metadata", "continue")
             if not query["continue"]:
-                return views, text(page, "metadata", "resourceVersion")
+                break
+        version = text(page, "metadata", "resourceVersion")
+        if not version:
+            raise UnreachableError(f"GET {path}: the answer is no list of the Kubernetes API")
+        return views, version
 
     async def _watch(self, path: str, version: str, credential: Credential) -> AsyncIterator[Object]:
         query = {
@@ -211,7 +216,11 @@ class APIServer:
                 *lines, last = rest.split(b"\n")
                 rest = last
                 for line in lines:
-                    yield _document(line, path)
+                    event = _document(line, path)
+                    if text(event, "type") == "ERROR":
+                        code = number(event, "object", "code") or 0
+                        raise RefusedError(code, text(event, "object", "message"))
+                    yield event
 
     async def _get(self, path: str, query: Mapping[str, str], credential: Credential) -> Any:
         async with self._request(path, query, credential, _REQUEST) as response:
@@ -241,6 +250,14 @@ class APIServer:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(f"the API server does not answer: {error or 'timed out'}") from error
+
+
+def _change(event: Object, view: Callable[[Object], View]) -> Change | None:
+    """Return what a watch event says; None for a bookmark."""
+    kind, found = text(event, "type"), part(event, "object")
+    if found is None or kind not in ("ADDED", "MODIFIED", "DELETED"):
+        return None
+    return Removed(view(found)) if kind == "DELETED" else Changed(view(found))
 
 
 async def _body(response: aiohttp.ClientResponse, path: str) -> bytes:

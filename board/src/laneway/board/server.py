@@ -155,8 +155,9 @@ class _Board:
 
 
 async def _named(name: str, messages: AsyncIterator[Any]) -> AsyncIterator[tuple[str, Any]]:
-    async for message in messages:
-        yield name, message
+    async with aclosing(messages):  # type: ignore[type-var]
+        async for message in messages:
+            yield name, message
 
 
 def _name(request: web.Request, parameter: str, default: str | None = None) -> str:

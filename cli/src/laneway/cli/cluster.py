@@ -1,4 +1,4 @@
-"""The API server that the user's kubeconfig names. The only module that uses the Kubernetes client.
+"""The API server that the user's kubeconfig names. Only it and `kubeconfig` use the Kubernetes client.
 
 Objects are plain dictionaries, in the API server's own form.
 """

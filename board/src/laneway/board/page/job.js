@@ -146,7 +146,7 @@ function preemptionSection({ preemption, lastPreemption }) {
       ],
     };
   const rows = [row("now", "now", preemption), row("last", "last", lastPreemption)].filter(Boolean);
-  const columns = [{ label: "" }, { label: "The job was" }, { label: "For" }, { label: "Since" }, { label: "Expected cost", kind: "number wide" }, { label: "Why", kind: "text" }];
+  const columns = [{ label: "When" }, { label: "The job was" }, { label: "For" }, { label: "Since" }, { label: "Expected cost", kind: "number wide" }, { label: "Why", kind: "text" }];
   return rows.length ? section("Preemptions", table("Preemptions", columns, rows)) : "";
 }
 

@@ -18,7 +18,7 @@ export function nodeView(name) {
   return [
     heading(`Node ${node.name}`, " ", node.ready ? "" : h("span", { class: "tag bad" }, "not ready")),
     node.ready ? "" : notice("bad", node.message),
-    h("p", { class: "note" }, `Reported ${age(node.observedAt) || "never"} ago. Turns are shown as they are taken.`),
+    node.observedAt ? h("p", { class: "note" }, `Last changed ${age(node.observedAt)} ago.`) : "",
     sourceNotice("turns", state.sources.turns),
     node.gpus.map(gpuSection),
   ];

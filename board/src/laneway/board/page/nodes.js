@@ -56,7 +56,7 @@ function gpuTile(node, gpu) {
     h("p", { class: "gpu-head" }, h("strong", {}, `GPU ${gpu.index}`), h("span", { class: "model", title: gpu.model }, shortModel(gpu.model)), h("span", { class: "share" }, sessions.length ? `${gpu.sharePercent} %` : "free")),
     memoryBar(gpu),
     gpu.healthy ? "" : h("p", { class: "note" }, h("span", { class: "tag bad" }, "unhealthy"), ` ${gpu.healthReason}`),
-    h("ul", { class: "sessions" }, shown.map(({ key, lane }) => sessionLine(byKey.get(key), lane))),
+    shown.length ? h("ul", { class: "sessions" }, shown.map(({ key, lane }) => sessionLine(byKey.get(key), lane))) : "",
     hidden > 1 ? h("p", { class: "note" }, h("a", { href: `#/nodes/${encodeURIComponent(node.name)}` }, `and ${hidden} more`)) : "",
   );
 }

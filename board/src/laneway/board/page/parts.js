@@ -34,7 +34,7 @@ export function facts(pairs) {
 export function table(caption, columns, rows) {
   return h(
     "div",
-    { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    { class: "scroll", role: "group", "aria-label": caption, tabindex: "0" },
     h(
       "table",
       {},

@@ -19,14 +19,22 @@ export function h(name, attributes = {}, ...children) {
 export function update(parent, ...children) {
   const wanted = document.createDocumentFragment();
   wanted.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== "" && child !== false));
+  const focused = document.activeElement;
   morphChildren(parent, wanted);
+  if (focused !== document.activeElement && focused?.isConnected) {
+    focused.focus({ preventScroll: true }); // it was moved, as a row is when it is sorted
+  }
 }
 
 function morphChildren(parent, wanted) {
+  const kept = new Set([...wanted.childNodes].map(keyOf));
   const keyed = new Map();
-  for (const child of parent.childNodes) {
-    if (keyOf(child)) {
-      keyed.set(keyOf(child), child);
+  for (const child of [...parent.childNodes]) {
+    const key = keyOf(child);
+    if (key && !kept.has(key)) {
+      child.remove();
+    } else if (key) {
+      keyed.set(key, child);
     }
   }
   let current = parent.firstChild;

@@ -50,9 +50,9 @@ def test_jobs_that_compute_for_half_of_their_time_take_turns_in_step() -> None:
         assert got >= 0.85 * alone, made
 
 
-@pytest.mark.parametrize(("seconds", "least"), [(1, 0.8), (2, 0.95), (4, 0.97), (10, 0.98)])
-def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float) -> None:
-    """As far as turns allow: a round of these takes 0.4 s, and each trial of running in parallel costs an iteration."""
+@pytest.mark.parametrize(("seconds", "missing_iterations"), [(1, 4), (2, 1), (4, 1), (10, 1)])
+def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, missing_iterations: int) -> None:
+    """As far as turns allow: a round of these takes 0.4 s, and a trial of running in parallel delays a turn by an iteration."""
     bench = GPUBench()
     trainers = tenants(bench)
     train(bench, trainers, 3.0)
@@ -61,7 +61,10 @@ def test_shares_of_a_contended_gpu_hold_over_any_time(seconds: int, least: float
     for number, share in enumerate(SHARES):
         progress = list(accumulate((each[number] / 50 for each in made), initial=0.0))
         worst = min(end - begin for begin, end in zip(progress, progress[windows:], strict=False))
-        assert worst >= least * share / 100 * seconds - 1e-9, f"{share} %"
+        missing_seconds = min(
+            missing_iterations * trainers[number].iteration_seconds, 0.2 * share / 100 * seconds
+        )
+        assert worst >= share / 100 * seconds - missing_seconds - 1e-9, f"{share} %"
 
 
 @pytest.mark.parametrize("shares", [SHARES, (25, 25, 25, 25), (40, 30, 20, 10), (10, 60, 20, 10)])

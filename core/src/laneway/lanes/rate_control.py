@@ -31,11 +31,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from laneway.lanes.mode_comparison import ModeComparison
 from laneway.lanes.overlap import Overlap, next_overlap
 from laneway.lanes.tenant_use import TenantUse
 from laneway.lanes.trial_backoff import TrialBackoff
+
+_RATIO_SECONDS: Final = 5.0
+"""A tenant's progress ratio is an average over the last seconds: as many, weighted more the later they are."""
+
+_ROUNDING_SECONDS: Final = 1e-6
+"""Of sums of progress and lost time: on a full device they differ by nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class _Account:
     """Its turns up to this number were not granted alone."""
 
     alone_since: TenantUse | None = None
-    """Its use when what it does was first known to be alone."""
+    """Its use when it was first seen to have turns alone."""
 
     lag_at_start: float = 0.0
     """Its lag when the parallel phase began, or a smaller one since, in :attr:`lag_of_share` seconds."""
@@ -129,6 +136,8 @@ class _Account:
     """What it did meanwhile."""
 
     progress_ratio: float | None = None
+    ratio_seconds: float = 0.0
+    """The time of which that is the average."""
 
     @property
     def lag_of_share(self) -> float:
@@ -313,7 +322,7 @@ class RateControl:
         if not self.serial and not account.overdrawn:
             ahead_seconds = (account.alone_seconds or 0.0) + account.share * self.rules.tolerance_seconds
             account.lag_seconds = max(account.lag_seconds, -ahead_seconds)
-        account.progress_ratio = _smoothed(account, use, wanted_seconds)
+        _average_progress(account, use, wanted_seconds)
         account.use = use
         if self.serial:
             self._measure(account)
@@ -336,8 +345,6 @@ class RateControl:
         """Take the time of an iteration from turns that the tenant has alone."""
         use = account.use
         if use.turns <= account.parallel_turns:
-            # What it does from here on it does alone. A turn of one iteration may begin and end between two observations.
-            account.alone_since = None if use.inside or use.turn_began_seconds is not None else use
             return
         since = account.alone_since
         if since is None:
@@ -453,7 +460,9 @@ class RateControl:
         if self._trying_turns:
             self._end_trial_of_turns(active, now_seconds)
             return
-        gained = self._gained_seconds > self._noise_seconds and not self._turns_do_more(active)
+        gained = self._gained_seconds > self._noise_seconds + _ROUNDING_SECONDS and not self._turns_do_more(
+            active
+        )
         if gained and self._caught_up(active):
             self._run_in_parallel(now_seconds, tried=False)
         elif now_seconds >= self._trials.due_seconds:
@@ -525,13 +534,12 @@ def _waited_seconds(use: TenantUse, now_seconds: float) -> float:
     return use.waited_seconds + (0.0 if since_seconds is None else now_seconds - since_seconds)
 
 
-def _smoothed(account: _Account, use: TenantUse, wanted_seconds: float) -> float | None:
-    """Return the progress ratio with one more observation; older ones fade within seconds."""
+def _average_progress(account: _Account, use: TenantUse, wanted_seconds: float) -> None:
+    """Add an observation to the progress ratio; older ones fade within seconds."""
     if account.alone_seconds is None or wanted_seconds <= 0.0:
-        return account.progress_ratio
+        return
     iterations = max(0, use.iterations - account.use.iterations)
     ratio = iterations * account.alone_seconds / wanted_seconds
-    if account.progress_ratio is None:
-        return ratio
-    fading = min(1.0, wanted_seconds / 5.0)
-    return account.progress_ratio + fading * (ratio - account.progress_ratio)
+    account.ratio_seconds = min(account.ratio_seconds + wanted_seconds, _RATIO_SECONDS)
+    before = account.progress_ratio or 0.0
+    account.progress_ratio = before + min(1.0, wanted_seconds / account.ratio_seconds) * (ratio - before)

@@ -20,6 +20,7 @@ from laneway.scheduling import (
     PreemptionReason,
     WaitingCode,
     WaitingReason,
+    WorkerPlacement,
 )
 from laneway.scheduling.explain.reasons import format_seconds
 from laneway.scheduling.model.held_rescale import HeldRescale
@@ -78,16 +79,8 @@ def with_decision(
     if elastic and (starts or status.placement):
         status, events = rescale_pending.left_to_policy(status, elastic_policy, now_seconds)
     if (workers := starts) is not None:
-        batch = chosen_batch(status, workers) if elastic else 0
-        status = transitions.placed(status, workers, now_seconds, batch)
-        message = "; ".join(
-            f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
-        )
-        event = JobEvent("Placed", f"Placed {message} (attempt {status.attempt}).")
-        # In one write with the placement, that the spec is valid is worth no event of its own.
-        before = tuple(each for each in reconciled.events if each.reason != ACCEPTED)
-        started = reconciled.becomes(status)
-        return replace(started, events=(*before, event, *events), state=JobState.STARTING, holds=workers)
+        started = _start(reconciled.becomes(status), workers, now_seconds, elastic=elastic)
+        return replace(started, events=(*started.events, *events))
     if (preemption := decision.preemptions.get(job.key)) is not None:
         rescaled_to = decision.rescales.get(job.key, 0)
         return _preempt(reconciled.becomes(status, *events), preemption, rescaled_to, pods, now_seconds)
@@ -105,6 +98,20 @@ def with_decision(
             reconciled = replace(reconciled, awaits=frozenset(each.job for each in victims))
             events = (*events, *_preempting(victims))
     return reconciled.becomes(status, *events)
+
+
+def _start(
+    reconciled: ReconciledJob, workers: tuple[WorkerPlacement, ...], now_seconds: float, *, elastic: bool
+) -> ReconciledJob:
+    status = reconciled.job.status
+    batch = chosen_batch(status, workers) if elastic else 0
+    status = transitions.placed(status, workers, now_seconds, batch)
+    message = "; ".join(f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers)
+    event = JobEvent("Placed", f"Placed {message} (attempt {status.attempt}).")
+    # In one write with the placement, that the spec is valid is worth no event of its own.
+    before = tuple(each for each in reconciled.events if each.reason != ACCEPTED)
+    started = reconciled.becomes(status)
+    return replace(started, events=(*before, event), state=JobState.STARTING, holds=workers)
 
 
 def _preempt(

@@ -1,4 +1,4 @@
-# Laneway's images, one target each: operator, device-plugin, node-agent, client, examples.
+# Laneway's images, one target each: operator, device-plugin, node-agent, client, board, examples.
 #
 #   docker build --target operator --tag ghcr.io/laneway/operator:0.1.0 .
 #
@@ -43,6 +43,13 @@ COPY requirements/node-agent.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/node-agent.txt
 
+FROM build AS board-dependencies
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+COPY requirements/board.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/board.txt
+
 FROM build AS core-wheel
 COPY core/pyproject.toml core/PACKAGE.md core/LICENSE /source/core/
 COPY core/src /source/core/src
@@ -64,6 +71,12 @@ FROM core-wheel AS node-agent-own
 COPY node_agent/pyproject.toml node_agent/PACKAGE.md node_agent/LICENSE /source/node_agent/
 COPY node_agent/src /source/node_agent/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+
+FROM core-wheel AS board-own
+COPY board/pyproject.toml /source/board/
+COPY board/src /source/board/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/board \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
 # No byte code: the user's Python imports the client.
@@ -107,6 +120,13 @@ ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=node-agent-dependencies /opt/venv /opt/venv
 COPY --from=node-agent-own /own/opt/venv /opt/venv
 ENTRYPOINT ["/opt/venv/bin/laneway-node-agent"]
+
+FROM ${BASE} AS board
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=board-dependencies /opt/venv /opt/venv
+COPY --from=board-own /own/opt/venv /opt/venv
+USER 65532:65532
+ENTRYPOINT ["/opt/venv/bin/laneway-board"]
 
 FROM ${BASE} AS client
 COPY client/image/install_client.py /usr/local/bin/

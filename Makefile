@@ -13,8 +13,8 @@ NODES ?= 2
 PYTHON := .venv/bin/python
 UV := .venv/bin/uv
 PYTEST := $(PYTHON) -m pytest
-DISTRIBUTIONS := core operator device_plugin node_agent client simulator sdk cli
-COMPONENTS := operator device_plugin node_agent
+DISTRIBUTIONS := core operator device_plugin node_agent client simulator board sdk cli
+COMPONENTS := operator device_plugin node_agent board
 INSTALLED := .venv/.installed
 
 ##@ Setup

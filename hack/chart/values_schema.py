@@ -73,6 +73,7 @@ def values_schema() -> Schema:
                 "propertyNames": {"pattern": "^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$"},
                 "additionalProperties": _node_group(),
             },
+            board=_board(),
             pods=_closed(admissionPolicy=_closed(enabled=_FLAG)),
             metrics=_metrics(),
             networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
@@ -176,6 +177,18 @@ def _node_group() -> Schema:
         "config": {"properties": {"lanes": _OF_ALL_GROUPS}},
     }
     return {"allOf": [{"$ref": "#/properties/node"}, {"properties": common}]}
+
+
+def _board() -> Schema:
+    return _closed(
+        enabled=_FLAG,
+        replicas={"type": "integer", "minimum": 0},
+        image=_image(),
+        tlsSecretName=_TEXT,
+        resources=_resources(),
+        **{"from": _OBJECTS},
+        **_pods(),
+    )
 
 
 def _metrics() -> Schema:

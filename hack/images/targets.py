@@ -52,6 +52,7 @@ TARGETS: dict[str, Target] = {
         _component("operator", "operator"),
         _component("device-plugin", "device_plugin"),
         _component("node-agent", "node_agent"),
+        _component("board", "board"),
         Target(
             "client",
             "python",

@@ -35,9 +35,9 @@ def hashes() -> dict[str, str]:
     ("changed", "images"),
     [
         ("operator/src/laneway/operator/main.py", {"operator"}),
-        ("core/src/laneway/api/names.py", {"operator", "device-plugin", "node-agent"}),
+        ("core/src/laneway/api/names.py", {"operator", "device-plugin", "node-agent", "board"}),
         ("requirements/node-agent.txt", {"node-agent"}),
-        ("requirements/build.txt", {"operator", "device-plugin", "node-agent", "client"}),
+        ("requirements/build.txt", {"operator", "device-plugin", "node-agent", "client", "board"}),
         ("client/src/sitecustomize.py", {"client"}),
         ("node_agent/interposer/account.c", {"client"}),
         ("requirements/interposer.txt", {"client"}),

@@ -12,6 +12,7 @@ from typing import Any
 
 from laneway.cli.exit_codes import INTERRUPTED, USAGE, CommandError, exit_code_of
 from laneway.cli.verbs import (
+    board,
     completion,
     convert,
     delete,
@@ -53,6 +54,7 @@ _VERBS: Mapping[str, Any] = {
     "doctor": doctor,
     **pause.VERBS,
     "convert": convert,
+    "board": board,
     "simulate": simulate,
     "replay": replay,
     "completion": completion,

@@ -1,0 +1,205 @@
+"""The board's HTTP server: the page, and streams of server-sent events for it.
+
+The page reads the streams with ``fetch``, because an ``EventSource`` cannot send the header ``Authorization``. A cookie would be sent
+by other sites' pages as well, so there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from http import HTTPStatus
+from importlib import resources
+from typing import Any
+
+from aiohttp import web
+from laneway.board.access import Access, UnauthorizedError
+from laneway.board.api_server import APIServer, Credential, Endpoint, RefusedError, UnreachableError
+from laneway.board.feed import UNAUTHENTICATED, Feed, failure
+from laneway.board.turn_feed import follow_turns
+from laneway.board.views.event_view import event_views
+
+_SECURITY_HEADERS = {
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_KEEPALIVE_SECONDS = 15.0
+_WRITE_SECONDS = 60.0
+"""A viewer that reads nothing for this time loses its stream, and with it the watches that it costs."""
+_MOST_STREAMS = 256
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(endpoint: Endpoint, access: Access, agents_namespace: str) -> web.Application:
+    """Return the board for one cluster.
+
+    Args:
+        endpoint: the API server.
+        access: who may see the page, and with whose rights.
+        agents_namespace: the namespace of the node agents' pods.
+    """
+    app = web.Application(middlewares=[_errors])
+    app.on_response_prepare.append(_add_security_headers)
+    app.add_routes([web.get(path, _page_handler(body, kind)) for path, (body, kind) in _page().items()])
+    board = _Board(access, agents_namespace)
+    app.add_routes(
+        [
+            web.get("/healthz", _healthz),
+            web.get("/api/objects", board.objects),
+            web.get("/api/turns", board.turns),
+            web.get("/api/events", board.events),
+        ]
+    )
+
+    async def connection(_: web.Application) -> AsyncIterator[None]:
+        async with APIServer(endpoint) as board.api:
+            yield
+
+    app.cleanup_ctx.append(connection)
+    return app
+
+
+class _Board:
+    api: APIServer
+
+    def __init__(self, access: Access, agents_namespace: str) -> None:
+        self._access = access
+        self._agents_namespace = agents_namespace
+        self._streams = 0
+
+    async def objects(self, request: web.Request) -> web.StreamResponse:
+        """Stream the jobs of a namespace (or of all) and the nodes, and their changes."""
+        credential = self._admit(request)
+        return await self._stream(request, self._object_messages(credential, _name(request, "namespace", "")))
+
+    async def turns(self, request: web.Request) -> web.StreamResponse:
+        """Stream the turns of a node."""
+        credential = self._admit(request)
+        messages = follow_turns(self.api, credential, self._agents_namespace, _name(request, "node"))
+        return await self._stream(request, _named("turns", messages))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Return the events of a job."""
+        credential = self._admit(request)
+        namespace, job = _name(request, "namespace"), _name(request, "job")
+        try:
+            events = await self.api.job_events(namespace, job, credential)
+        except (RefusedError, UnreachableError) as error:
+            return web.json_response({"source": failure(error), "events": []})
+        return web.json_response(
+            {"source": None, "events": event_views(events, request.query.get("uid", ""))}
+        )
+
+    def _admit(self, request: web.Request) -> Credential:
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            raise web.HTTPForbidden(text="The board answers its own page only.")
+        return self._access.admit(request)
+
+    async def _object_messages(
+        self, credential: Credential, namespace: str
+    ) -> AsyncIterator[tuple[str, Any]]:
+        async with Feed(self.api, credential, namespace) as feed:
+            while True:
+                messages = await feed.next(_KEEPALIVE_SECONDS)
+                yield "keepalive", None
+                for name, message in messages.items():
+                    yield name, message
+                if any((each["source"] or {}).get("state") == UNAUTHENTICATED for each in messages.values()):
+                    return
+
+    async def _stream(
+        self, request: web.Request, messages: AsyncIterator[tuple[str, Any]]
+    ) -> web.StreamResponse:
+        if self._streams >= _MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(
+                text=f"The board has {_MOST_STREAMS} streams already. Try again later."
+            )
+        headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        self._streams += 1
+        try:
+            await response.prepare(request)
+            async with aclosing(messages):  # type: ignore[type-var]
+                async for name, message in messages:
+                    data = f"event: {name}\ndata: {json.dumps(message, allow_nan=False)}\n\n".encode()
+                    await asyncio.wait_for(response.write(data), _WRITE_SECONDS)
+        except (ConnectionError, TimeoutError):
+            pass  # the viewer has left, or reads nothing
+        finally:
+            self._streams -= 1
+        return response
+
+
+async def _named(name: str, messages: AsyncIterator[Any]) -> AsyncIterator[tuple[str, Any]]:
+    async with aclosing(messages):  # type: ignore[type-var]
+        async for message in messages:
+            yield name, message
+
+
+def _name(request: web.Request, parameter: str, default: str | None = None) -> str:
+    """Return a parameter that names a Kubernetes object."""
+    value = request.query.get(parameter, default)
+    if value is None or (value != default and not _NAME.fullmatch(value)):
+        raise web.HTTPBadRequest(
+            text=f"{parameter}: write the name of a Kubernetes object: lower-case letters, digits, '-' and '.'"
+        )
+    return value
+
+
+def _page() -> dict[str, tuple[bytes, str]]:
+    """Return the files of the page by path. Only these are served."""
+    folder = resources.files("laneway.board") / "page"
+    files = {
+        f"/{file.name}": (file.read_bytes(), _TYPES[file.name[file.name.rindex(".") :]])
+        for file in folder.iterdir()
+        if file.name.endswith(tuple(_TYPES))
+    }
+    files["/"] = files.pop("/index.html")
+    return files
+
+
+def _page_handler(body: bytes, kind: str) -> _Handler:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    return handle
+
+
+async def _healthz(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="ok\n")
+
+
+async def _add_security_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_SECURITY_HEADERS)
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except UnauthorizedError as error:
+        return web.json_response({"message": str(error)}, status=HTTPStatus.UNAUTHORIZED)

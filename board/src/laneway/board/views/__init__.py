@@ -1,0 +1,1 @@
+"""API objects as view data: pure functions that accept any content, because users and nodes write these objects."""

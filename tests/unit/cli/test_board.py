@@ -1,0 +1,86 @@
+"""``laneway board``: what it takes from the kubeconfig, and what it says where it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from laneway.cli.exit_codes import FAILED, UNREACHABLE, CommandError
+from laneway.cli.kubeconfig import kubeconfig_access
+from laneway.cli.main import main
+
+SERVER = {"server": "https://192.0.2.1:6443"}
+
+
+def kubeconfig(folder: Path, user: dict[str, Any], **cluster: Any) -> str:
+    """The path of a kubeconfig with one context."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": SERVER | cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return str(path)
+
+
+def plugin(program: str) -> dict[str, Any]:
+    """A user whose credential a program prints."""
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": ["-c", program],
+            "interactiveMode": "Never",
+        }
+    }
+
+
+def test_the_token_of_the_kubeconfig_is_the_credential(tmp_path: Path) -> None:
+    own = kubeconfig_access(kubeconfig(tmp_path, {"token": "t0ken"}), None)
+    assert own.endpoint.url == SERVER["server"]
+    assert asyncio.run(own.credential()) == "Bearer t0ken"
+
+
+def test_a_credential_plugin_is_asked(tmp_path: Path) -> None:
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "of-the-plugin"},
+    }
+    own = kubeconfig_access(kubeconfig(tmp_path, plugin(f"print({json.dumps(json.dumps(answer))})")), None)
+    assert asyncio.run(own.credential()) == "Bearer of-the-plugin"
+
+
+def test_the_server_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path: Path) -> None:
+    for skip, mode in ((False, ssl.CERT_REQUIRED), (True, ssl.CERT_NONE)):
+        path = kubeconfig(
+            tmp_path, {"token": "t"}, **{"insecure-skip-tls-verify": skip, "tls-server-name": "k8s"}
+        )
+        endpoint = kubeconfig_access(path, None).endpoint
+        assert endpoint.context is not None
+        assert (endpoint.context.verify_mode, endpoint.server_name) == (mode, "k8s")
+
+
+def test_without_a_kubeconfig_it_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="set KUBECONFIG or give --kubeconfig") as raised:
+        kubeconfig_access(str(tmp_path / "missing"), None)
+    assert raised.value.exit_code == UNREACHABLE
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = kubeconfig(tmp_path, {"token": "t"})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["board", "--kubeconfig", path, "--port", port]) == FAILED
+    assert f"cannot serve on port {port}" in capsys.readouterr().err

@@ -74,7 +74,7 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
 FROM core-wheel AS board-own
-COPY board/pyproject.toml /source/board/
+COPY board/pyproject.toml board/PACKAGE.md board/LICENSE /source/board/
 COPY board/src /source/board/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/board \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl

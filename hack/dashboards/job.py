@@ -74,7 +74,13 @@ def _training(built: dashboard.Dashboard) -> dashboard.Dashboard:
     return (
         built.with_row(dashboard.Row("Training"))
         .with_panel(
-            lines("Loss", "As the script reports it.", ((_of("laneway_job_loss"), "loss"),), unit="none")
+            lines(
+                "Loss",
+                "As the script reports it.",
+                ((_of("laneway_job_loss"), "loss"),),
+                unit="none",
+                minimum=None,
+            )
         )
         .with_panel(
             lines(

@@ -69,6 +69,7 @@ def lines(
     unit: str = "short",
     width: int = 8,
     stacked: bool = False,
+    minimum: float | None = 0,
     maximum: float | None = None,
     bars: bool = False,
 ) -> timeseries.Panel:
@@ -82,7 +83,6 @@ def lines(
         .unit(unit)
         .span(width)
         .height(8)
-        .min(0)
         .fill_opacity(25 if stacked or bars else 8)
         .show_points(options.VisibilityMode.NEVER)
         .draw_style(options.GraphDrawStyle.BARS if bars else options.GraphDrawStyle.LINE)
@@ -99,11 +99,13 @@ def lines(
             .sort(options.SortOrder.DESCENDING)
         )
     )
+    if minimum is not None:
+        panel = panel.min(minimum)
     if maximum is not None:
         panel = panel.max(maximum)
-    for number, (expression, legend) in enumerate(queries):
+    for place, (expression, legend) in enumerate(queries):
         target = prometheus.Dataquery().expr(expression).legend_format(legend).range()
-        panel = panel.with_target(target.ref_id(_letter(number)).datasource(_DATASOURCE))
+        panel = panel.with_target(target.ref_id(_letter(place)).datasource(_DATASOURCE))
     return panel
 
 
@@ -237,5 +239,5 @@ def _instant(expression: str, letter: str) -> prometheus.Dataquery:
     return prometheus.Dataquery().expr(expression).instant().ref_id(letter).datasource(_DATASOURCE)
 
 
-def _letter(number: int) -> str:
-    return chr(ord("A") + number)
+def _letter(place: int) -> str:
+    return chr(ord("A") + place)

@@ -1,0 +1,55 @@
+"""A real Prometheus beside a real agent: its alerts fire in their faults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.watched_processes import QUICK, MakeNode, MakePod, driver_sees, start, works
+from tests.support.prometheus_process import Prometheus, prometheus
+
+
+def in_order(server: Prometheus) -> None:
+    """Wait until the agent is scraped; nothing but the missing operator is wrong."""
+    eventually("the agent is scraped", lambda: server.samples("laneway_gpu_info"))
+    eventually("rules are evaluated", lambda: "LanewayOperatorDown" in server.firing())
+    assert set(server.firing()) == {"LanewayOperatorDown"}
+
+
+def page(node: Node) -> dict[str, str]:
+    return {"agent": f"127.0.0.1:{node.port}/metrics"}
+
+
+def test_a_gpu_that_falls_off_the_bus_and_an_agent_that_is_killed(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(health=QUICK).start()
+    with prometheus(tmp_path, page(node), at_once=True) as server:
+        in_order(server)
+        faults = node.root / "run/laneway/simulated-faults.yaml"
+        faults.write_text("gpus: [{gpu: 0, xids: [13]}, {gpu: 1, xids: [79]}]")
+        eventually("the GPU's alert fires", lambda: "LanewayGPUUnhealthy" in server.firing())
+        eventually("the XID's alert fires", lambda: "LanewayGPUXIDErrors" in server.firing())
+        for name in ("LanewayGPUUnhealthy", "LanewayGPUXIDErrors"):
+            assert server.firing()[name]["gpu_uuid"] == node.gpus[1], "XID 13 is an application's own"
+        assert server.firing()["LanewayGPUXIDErrors"]["class"] == "reset"
+        node.kill()
+        eventually("the agent's alert fires", lambda: "LanewayNodeAgentDown" in server.firing())
+        assert server.firing()["LanewayNodeAgentDown"]["node"] == "n1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may stop the processes of pods")
+def test_a_container_that_exceeds_its_quota(make_node: MakeNode, make_pod: MakePod, tmp_path: Path) -> None:
+    node = start(make_node)
+    pod = make_pod()
+    container = node.container("greedy", 50, pod_uid=pod.uid).await_socket()
+    with prometheus(tmp_path, page(node), at_once=True) as server:
+        in_order(server)
+        process = works(pod, container)
+        driver_sees(node, **{f"p{process.pid}": 600})
+        eventually("its alert fires", lambda: "LanewayWatchdogEvictions" in server.firing())
+        labels = server.firing()["LanewayWatchdogEvictions"]
+        assert (labels["namespace"], labels["reason"]) == ("default", "MemoryQuotaExceeded")

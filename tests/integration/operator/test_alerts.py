@@ -39,12 +39,12 @@ async def test_an_operator_without_an_api_server_and_one_that_is_killed(tmp_path
             targets = {"operator": f"127.0.0.1:{operator.port}/metrics"}
             with prometheus(tmp_path, targets, at_once=True) as server:
 
-                async def told() -> bool:
+                async def reported() -> bool:
                     return {"LanewayNoLeader", "LanewayAPIErrors"} <= server.firing().keys()
 
                 async def gone() -> bool:
                     return "LanewayOperatorDown" in server.firing()
 
-                await until("no leader and failing requests are told", told)
+                await until("no leader and failing requests are reported", told)
                 operator.kill()
                 await until("its end is told", gone)

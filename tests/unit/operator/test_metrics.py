@@ -45,7 +45,7 @@ async def test_health_is_told_with_the_reason() -> None:
             with error:
                 return error.code, error.read().decode()
 
-    async with serve(0, Metrics(), healthy=lambda: problem[0], ready=lambda: "") as port:
+    async with serve("127.0.0.1", 0, Metrics(), healthy=lambda: problem[0], ready=lambda: "") as port:
         assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok\n")
         problem[0] = "the engine sleeps"
         assert await asyncio.to_thread(get, port, "/healthz") == (503, "the engine sleeps\n")

@@ -9,7 +9,7 @@ from hack.chart.generated import CHART
 from hack.release.chart import with_digests
 from hack.release.failure import ReleaseError
 
-IMAGES = ("operator", "device-plugin", "node-agent", "client")
+IMAGES = ("operator", "device-plugin", "node-agent", "client", "board")
 DIGESTS = {name: f"sha256:{index:064x}" for index, name in enumerate(IMAGES)}
 VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 
@@ -19,6 +19,7 @@ def test_each_image_gets_its_digest_and_nothing_else_changes() -> None:
     images = [
         (
             values["operator"]["image"],
+            values["board"]["image"],
             *(values["node"][part]["image"] for part in ("devicePlugin", "agent", "client")),
         )
         for values in (before, after)
@@ -36,5 +37,5 @@ def test_an_image_that_is_not_built_is_refused() -> None:
 
 
 def test_an_image_without_a_place_for_its_digest_is_refused() -> None:
-    with pytest.raises(ReleaseError, match=r"5 images, and 4 with a line digest"):
+    with pytest.raises(ReleaseError, match=r"6 images, and 5 with a line digest"):
         with_digests(f"{VALUES}another:\n  repository: laneway/another\n", DIGESTS)

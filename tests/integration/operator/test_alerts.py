@@ -45,6 +45,6 @@ async def test_an_operator_without_an_api_server_and_one_that_is_killed(tmp_path
                 async def gone() -> bool:
                     return "LanewayOperatorDown" in server.firing()
 
-                await until("no leader and failing requests are reported", told)
+                await until("no leader and failing requests are reported", reported)
                 operator.kill()
-                await until("its end is told", gone)
+                await until("its end is reported", gone)

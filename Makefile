@@ -52,7 +52,7 @@ lock: ## Resolve the dependencies and write requirements/*.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
 	echo hatchling | $(COMPILE) -c requirements/dev.txt - -o requirements/build.txt
 	echo ziglang | $(COMPILE) -c requirements/dev.txt - -o requirements/interposer.txt
-	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
+	$(foreach c,$(COMPONENTS) cli,$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
 	$(LOCK) --python-version 3.13 --python-platform x86_64-manylinux_2_28 --group frameworks \
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 

@@ -254,3 +254,17 @@ interposer: setup ## Build liblaneway-interposer.so and ld.so.preload into node_
 .PHONY: chart
 chart: setup ## Render the chart with its default values
 	@"$$($(PYTHON) -m hack.cluster bin helm)" template laneway charts/laneway --namespace laneway-system --kube-version 1.36
+
+##@ Release (hack/release/README.md)
+
+VERSION ?=
+KEY ?=
+REGISTRY ?= ghcr.io
+
+.PHONY: release
+release: setup ## Build wheels, images, chart, CRDs and kubectl-laneway into dist/: VERSION=0.1.0, KEY=private-key.pem signs it
+	$(PYTHON) -m hack.release build "$(VERSION)" $(if $(KEY),--key "$(KEY)")
+
+.PHONY: publish
+publish: setup ## Push the images and the chart of dist/ to a registry: VERSION=0.1.0 REGISTRY=registry.example.com/team
+	$(PYTHON) -m hack.release publish "$(VERSION)" --registry "$(REGISTRY)"

@@ -8,13 +8,19 @@
 #
 #   docker build --secret id=pip,src=/etc/pip.conf …
 ARG BASE=python:3.13-slim
+ARG BUILD_BASE=${BASE}
 ARG EXAMPLES_BASE=debian:trixie-slim
+# Docker knows it anyway. buildah and Podman otherwise take the builder's platform in FROM, or that of the stage before.
+ARG TARGETPLATFORM
 
 # ---- Build stages. Third-party packages have their own layer, so that a change of Laneway's code does not rebuild the large
 # one. An ARG is valid in its own stage only.
+#
+# They run on the builder's platform, for the image's: without emulation, since Python code does not depend on it. Byte code holds no times
+# of files, so that equal sources give equal layers.
 
-FROM ${BASE} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+FROM --platform=$BUILDPLATFORM ${BUILD_BASE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PYTHONHASHSEED=0
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/venv
@@ -23,32 +29,36 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip install --quiet --require-hashes --requirement /requirements/build.txt
 
 FROM build AS operator-dependencies
+ARG TARGETARCH
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
-COPY requirements/operator.txt /requirements/
+COPY requirements/install.sh requirements/operator.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/operator.txt
+    sh /requirements/install.sh /requirements/operator.txt
 
 FROM build AS device-plugin-dependencies
+ARG TARGETARCH
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
-COPY requirements/device-plugin.txt /requirements/
+COPY requirements/install.sh requirements/device-plugin.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/device-plugin.txt
+    sh /requirements/install.sh /requirements/device-plugin.txt
 
 FROM build AS node-agent-dependencies
+ARG TARGETARCH
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
-COPY requirements/node-agent.txt /requirements/
+COPY requirements/install.sh requirements/node-agent.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/node-agent.txt
+    sh /requirements/install.sh /requirements/node-agent.txt
 
 FROM build AS board-dependencies
+ARG TARGETARCH
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
-COPY requirements/board.txt /requirements/
+COPY requirements/install.sh requirements/board.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/board.txt
+    sh /requirements/install.sh /requirements/board.txt
 
 FROM build AS core-wheel
 COPY core/pyproject.toml core/PACKAGE.md core/LICENSE /source/core/
@@ -59,25 +69,29 @@ FROM core-wheel AS operator-own
 COPY operator/pyproject.toml operator/PACKAGE.md operator/LICENSE /source/operator/
 COPY operator/src /source/operator/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/operator \
-    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --no-compile --root /own /wheels/*.whl \
+    && /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /own -p / /own
 
 FROM core-wheel AS device-plugin-own
 COPY device_plugin/pyproject.toml device_plugin/PACKAGE.md device_plugin/LICENSE /source/device_plugin/
 COPY device_plugin/src /source/device_plugin/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/device_plugin \
-    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --no-compile --root /own /wheels/*.whl \
+    && /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /own -p / /own
 
 FROM core-wheel AS node-agent-own
 COPY node_agent/pyproject.toml node_agent/PACKAGE.md node_agent/LICENSE /source/node_agent/
 COPY node_agent/src /source/node_agent/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
-    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --no-compile --root /own /wheels/*.whl \
+    && /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /own -p / /own
 
 FROM core-wheel AS board-own
 COPY board/pyproject.toml board/PACKAGE.md board/LICENSE /source/board/
 COPY board/src /source/board/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/board \
-    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --no-compile --root /own /wheels/*.whl \
+    && /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /own -p / /own
 
 # No byte code: the user's Python imports the client.
 FROM build AS client-own
@@ -95,12 +109,14 @@ COPY requirements/interposer.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip install --quiet --require-hashes --only-binary=:all: --requirement /requirements/interposer.txt
 COPY node_agent/interposer /source/interposer
+ARG TARGETARCH
 RUN PYTHON=/build/bin/python sh /source/interposer/build.sh /interposer
 
 # ---- The images.
 
 # Its user has no entry in /etc/passwd, so libraries read LOGNAME.
-FROM ${BASE} AS operator
+FROM --platform=$TARGETPLATFORM ${BASE} AS operator
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LOGNAME=laneway
 COPY --from=operator-dependencies /opt/venv /opt/venv
 COPY --from=operator-own /own/opt/venv /opt/venv
@@ -108,34 +124,40 @@ USER 65532:65532
 ENTRYPOINT ["/opt/venv/bin/laneway-operator"]
 
 # Root on the node, because root owns the kubelet's device-plugin folder and PodResources socket. The chart drops every capability.
-FROM ${BASE} AS device-plugin
+FROM --platform=$TARGETPLATFORM ${BASE} AS device-plugin
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=device-plugin-dependencies /opt/venv /opt/venv
 COPY --from=device-plugin-own /own/opt/venv /opt/venv
 ENTRYPOINT ["/opt/venv/bin/laneway-device-plugin"]
 
 # Root on the node, to read to which pod any user's process belongs.
-FROM ${BASE} AS node-agent
+FROM --platform=$TARGETPLATFORM ${BASE} AS node-agent
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=node-agent-dependencies /opt/venv /opt/venv
 COPY --from=node-agent-own /own/opt/venv /opt/venv
 ENTRYPOINT ["/opt/venv/bin/laneway-node-agent"]
 
-FROM ${BASE} AS board
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+FROM --platform=$TARGETPLATFORM ${BASE} AS board
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LOGNAME=laneway
 COPY --from=board-dependencies /opt/venv /opt/venv
 COPY --from=board-own /own/opt/venv /opt/venv
 USER 65532:65532
 ENTRYPOINT ["/opt/venv/bin/laneway-board"]
 
-FROM ${BASE} AS client
+FROM --platform=$TARGETPLATFORM ${BASE} AS client
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
+COPY client/LICENSE /usr/share/doc/laneway/
 COPY client/image/install_client.py /usr/local/bin/
 COPY --from=client-own /client /client
 COPY --from=interposer /interposer /client
 ENTRYPOINT ["python3", "/usr/local/bin/install_client.py"]
 
 # A user's image, as a user would write it: PyTorch, scikit-learn and scripts, without Laneway.
-FROM ${EXAMPLES_BASE} AS examples
+FROM --platform=$TARGETPLATFORM ${EXAMPLES_BASE} AS examples
+LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
 ENV PYTHONUNBUFFERED=1
 RUN python3 -c "import sklearn, torch" 2>/dev/null \
     || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-sklearn python3-torch && rm -rf /var/lib/apt/lists/*; }

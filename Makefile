@@ -52,7 +52,7 @@ lock: ## Resolve the dependencies and write requirements/*.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
 	echo hatchling | $(COMPILE) -c requirements/dev.txt - -o requirements/build.txt
 	echo ziglang | $(COMPILE) -c requirements/dev.txt - -o requirements/interposer.txt
-	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
+	$(foreach c,$(COMPONENTS) cli,$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
 	$(LOCK) --python-version 3.13 --python-platform x86_64-manylinux_2_28 --group frameworks \
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 
@@ -264,3 +264,17 @@ interposer: setup ## Build liblaneway-interposer.so and ld.so.preload into node_
 .PHONY: chart
 chart: setup ## Render the chart with its default values
 	@"$$($(PYTHON) -m hack.cluster bin helm)" template laneway charts/laneway --namespace laneway-system --kube-version 1.36
+
+##@ Release (hack/release/README.md)
+
+VERSION ?=
+KEY ?=
+REGISTRY ?= ghcr.io
+
+.PHONY: release
+release: setup ## Build wheels, images, chart, CRDs and kubectl-laneway into dist/: VERSION=0.1.0, KEY=private-key.pem signs it
+	$(PYTHON) -m hack.release build "$(VERSION)" $(if $(KEY),--key "$(KEY)")
+
+.PHONY: publish
+publish: setup ## Push the images and the chart of dist/ to a registry: VERSION=0.1.0 REGISTRY=registry.example.com/team
+	$(PYTHON) -m hack.release publish "$(VERSION)" --registry "$(REGISTRY)"

@@ -112,8 +112,8 @@ NODES = (
     *("kube-controller-manager", "kube-scheduler", "coredns"),
     *("containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kube-proxy"),
 )
-FOR_BENCHMARKS = ("kwok",)
-"""Built only when a benchmark needs them."""
+ON_DEMAND = ("kwok", "registry", "crane")
+"""Built only when a benchmark, a test of the release or a publication needs them."""
 
 BINARIES = {
     binary.name: binary
@@ -157,10 +157,23 @@ BINARIES = {
             "sigs.k8s.io/kwok",
             version_variable="sigs.k8s.io/kwok/pkg/consts.Version",
         ),
+        Binary(
+            "registry",
+            "registry",
+            "github.com/distribution/distribution/v3/cmd/registry",
+            "github.com/distribution/distribution/v3",
+        ),
+        Binary(
+            "crane",
+            "registry",
+            "github.com/google/go-containerregistry/cmd/crane",
+            "github.com/google/go-containerregistry",
+            version_variable="github.com/google/go-containerregistry/cmd/crane/cmd.Version",
+        ),
     )
 }
 
-ORDINARY = tuple(name for name in BINARIES if name not in FOR_BENCHMARKS)
+ORDINARY = tuple(name for name in BINARIES if name not in ON_DEMAND)
 
 
 def binary(name: str) -> Binary:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from hack.images.architectures import MACHINES
 from hack.images.build import build, copy_to
 from hack.images.chroot import ImageError
 from hack.images.recipes import RECIPES
@@ -30,6 +31,9 @@ def main() -> int:
         metavar="NAME",
         help="only this one; repeatable",
     )
+    builder.add_argument(
+        "--architecture", default="", choices=list(MACHINES), help="another than this machine's"
+    )
     builder.add_argument("--out", type=Path, metavar="DIR", help="also put the archives there, as NAME.tar")
     rootfs = commands.add_parser(
         "rootfs", help="print the folder of an unpacked root file system; create it if it does not exist"
@@ -40,15 +44,15 @@ def main() -> int:
         if arguments.command == "rootfs":
             print(root_file_system(arguments.name))
         else:
-            _build(arguments.target, arguments.out)
+            _build(arguments.target, arguments.architecture, arguments.out)
     except ImageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _build(names: list[str], out: Path | None) -> None:
-    images = build(names)
+def _build(names: list[str], architecture: str, out: Path | None) -> None:
+    images = build(names, architecture)
     for image in images:
         print(f"{image.reference}\t{image.archive}\t{image.content}")
     if out is not None:

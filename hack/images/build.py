@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hack.cluster.cache import cache_folder
+from hack.images.architectures import host
 from hack.images.buildah import Buildah
 from hack.images.cache import entry, keep_newest
 from hack.images.chroot import ImageError
@@ -28,11 +29,11 @@ class Engine(Protocol):
 
     name: str
 
-    def circumstances(self, target: Target) -> str:
+    def circumstances(self, target: Target, architecture: str) -> str:
         """The inputs of the image that are not files of the tree."""
 
-    def build(self, target: Target, archive: Path) -> None:
-        """Builds `target` and writes it to the file `archive`."""
+    def build(self, target: Target, architecture: str, archive: Path) -> None:
+        """Builds `target` for an architecture and writes it to the file `archive`."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,26 @@ def choose_engine() -> Engine:
     return Buildah() if chosen == "buildah" else Docker(chosen)
 
 
-def build(names: Sequence[str] = ()) -> list[BuiltImage]:
-    """Builds the named targets, or all, unless the cache has them. Progress goes to stderr."""
+def build(names: Sequence[str] = (), architecture: str = "") -> list[BuiltImage]:
+    """Builds the named targets, or all, unless the cache has them. Progress goes to stderr.
+
+    Args:
+        names: keys of `TARGETS`.
+        architecture: another than this machine's.
+    """
     engine = choose_engine()
     print(f"images: built with {engine.name}", file=sys.stderr, flush=True)
-    return [_built(TARGETS[name], engine) for name in names or TARGETS]
+    return [_built(TARGETS[name], architecture or host(), engine) for name in names or TARGETS]
 
 
-def _built(target: Target, engine: Engine) -> BuiltImage:
-    folder = cache_folder() / "images"
-    content = content_hash(target, engine.circumstances(target))
+def _built(target: Target, architecture: str, engine: Engine) -> BuiltImage:
+    folder = cache_folder() / "images" / (architecture if architecture != host() else "")
+    content = content_hash(target, engine.circumstances(target, architecture))
     archive = folder / f"{target.name}-{content}.tar"
     if not archive.exists():
         began = time.monotonic()
         print(f"images: building {target.reference}", file=sys.stderr, flush=True)
-        entry(folder, archive.name, lambda partial: engine.build(target, partial))
+        entry(folder, archive.name, lambda partial: engine.build(target, architecture, partial))
         print(
             f"images: {target.reference} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hack.images.architectures import host
 from hack.images.chroot import ImageError, run, succeeds
 from hack.images.targets import ROOT, Target
 
@@ -30,13 +31,14 @@ class Docker:
         """Returns whether the program is installed and can build (Docker: its engine responds)."""
         return succeeds([program, "info"])
 
-    def circumstances(self, target: Target) -> str:
+    def circumstances(self, target: Target, architecture: str) -> str:
         """Returns the inputs of an image that are not files of the tree."""
-        return f"{self.name} {target.base}"
+        return " ".join([self.name, target.base, *([architecture] if architecture != host() else [])])
 
-    def build(self, target: Target, archive: Path) -> None:
+    def build(self, target: Target, architecture: str, archive: Path) -> None:
         """Builds one target and writes it as an archive that `kind load image-archive` and `ctr images import` read."""
         command = [self.name, "build", f"--target={target.name}", f"--tag={target.reference}"]
+        command.append(f"--platform=linux/{architecture}")
         configuration = next((path for path in PIP_CONFIGURATIONS if path.is_file()), None)
         if configuration is not None:
             command.append(f"--secret=id=pip,src={configuration}")

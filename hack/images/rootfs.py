@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hack.cluster.cache import cache_folder
 from hack.images import apt_sources
+from hack.images.architectures import host, require_emulation
 from hack.images.cache import entry, remove
 from hack.images.chroot import require_tools, run, run_inside
 from hack.images.recipes import RECIPES, SUITE, Recipe, recipe_hash
@@ -19,26 +20,34 @@ from hack.images.wheels import install_wheels, wheelhouse
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def root_file_system(name: str) -> Path:
-    """Returns the folder of the root file system `name` (a key of `RECIPES`). Creates it and its base if the cache does not have them."""
+def root_file_system(name: str, architecture: str = "") -> Path:
+    """Returns the folder of the root file system `name` (a key of `RECIPES`). Creates it and its base if the cache does not have them.
+
+    Args:
+        architecture: another than this machine's.
+    """
     recipe = RECIPES[name]
+    architecture = architecture or host()
     folder = cache_folder() / "rootfs"
-    final_name = f"{name}-{SUITE}-{recipe_hash(recipe)}"
+    final_name = "-".join(
+        [name, SUITE, recipe_hash(recipe), *([architecture] if architecture != host() else [])]
+    )
     if not (folder / final_name).exists():
         require_tools("debootstrap", "chroot", "unshare")
-        parent = root_file_system(recipe.parent) if recipe.parent else None
+        require_emulation(architecture)
+        parent = root_file_system(recipe.parent, architecture) if recipe.parent else None
         print(
             f"making the root file system {final_name} ({', '.join(recipe.packages)})",
             file=sys.stderr,
             flush=True,
         )
-        entry(folder, final_name, lambda root: _make(recipe, parent, root))
+        entry(folder, final_name, lambda root: _make(recipe, parent, root, architecture))
     return folder / final_name
 
 
-def _make(recipe: Recipe, parent: Path | None, root: Path) -> None:
+def _make(recipe: Recipe, parent: Path | None, root: Path, architecture: str) -> None:
     if parent is None:
-        _bootstrap(recipe, root)
+        _bootstrap(recipe, root, architecture)
     else:
         _copy(parent, root)
         _install(recipe, root)
@@ -60,9 +69,10 @@ def _copy(parent: Path, root: Path) -> None:
         run(["cp", "-a", *sharing, str(child), str(root)])
 
 
-def _bootstrap(recipe: Recipe, root: Path) -> None:
+def _bootstrap(recipe: Recipe, root: Path, architecture: str) -> None:
     """Runs debootstrap with the machine's mirror, and verifies against Debian's keyring if the machine has it."""
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}"]
+    command = ["debootstrap", "--variant=minbase", f"--arch={architecture}"]
+    command.append(f"--include={','.join(recipe.packages)}")
     if KEYRING.is_file():
         command.append(f"--keyring={KEYRING}")
     mirror = apt_sources.mirror()

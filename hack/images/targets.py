@@ -21,13 +21,15 @@ class Target:
 
     Attributes:
         base: the root file system (a key of `RECIPES`) that takes its base image's place where there is no registry.
-        requirements: the locked requirement files (under `requirements/`) that its build stages install.
+        requirements: the locked requirement files (under `requirements/`) of what the image holds.
+        tools: those of what its build stages run.
         sources: files and folders of the tree that its build reads, beside the requirement files.
     """
 
     name: str
     base: str
     requirements: tuple[str, ...]
+    tools: tuple[str, ...]
     sources: tuple[str, ...]
 
     @property
@@ -37,8 +39,8 @@ class Target:
 
 
 def _component(name: str, folder: str) -> Target:
-    sources = (*_distribution("core"), *_distribution(folder))
-    return Target(name, "python", ("build.txt", f"{name}.txt"), sources)
+    sources = ("requirements/install.sh", *_distribution("core"), *_distribution(folder))
+    return Target(name, "python", (f"{name}.txt",), ("build.txt",), sources)
 
 
 def _distribution(folder: str) -> tuple[str, ...]:
@@ -56,10 +58,11 @@ TARGETS: dict[str, Target] = {
         Target(
             "client",
             "python",
+            (),
             ("build.txt", "interposer.txt"),
             (*_distribution("client"), "client/image", "node_agent/interposer"),
         ),
-        Target("examples", "examples", (), ("examples",)),
+        Target("examples", "examples", (), (), ("examples",)),
     )
 }
 
@@ -81,7 +84,7 @@ def content_hash(target: Target, *circumstances: str) -> str:
     inputs = (
         "Dockerfile",
         ".dockerignore",
-        *(f"requirements/{name}" for name in target.requirements),
+        *(f"requirements/{name}" for name in (*target.tools, *target.requirements)),
         *target.sources,
     )
     for path in _files(inputs):

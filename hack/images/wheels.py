@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from hack.cluster.cache import cache_folder
+from hack.images.architectures import MACHINES
 from hack.images.cache import entry
 from hack.images.chroot import host_ca_bundle, run_inside
 from hack.images.recipes import REQUIREMENTS
@@ -22,17 +23,21 @@ SITE_PACKAGES = "/usr/local/lib/python3.13/dist-packages"
 """The folder that Debian's Python searches first for packages that are not Debian's."""
 
 
-def wheelhouse(requirements: tuple[str, ...], root: Path) -> Path:
+def wheelhouse(requirements: tuple[str, ...], root: Path, architecture: str = "") -> Path:
     """A folder with the wheels that requirement files lock, hashes checked.
 
     Args:
         requirements: names of files under `requirements/`.
         root: the root file system `python`.
+        architecture: of the machine that uses the wheels, where it may be another than this one.
     """
     files = [REQUIREMENTS / name for name in requirements]
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    name = "-".join([*(path.stem for path in files), root.name, digest])
-    return entry(cache_folder() / "wheels", name, lambda folder: _download(files, root, folder))
+    name = "-".join(
+        [*(path.stem for path in files), root.name, *([architecture] if architecture else []), digest]
+    )
+    platforms = _platforms(architecture) if architecture else ""
+    return entry(cache_folder() / "wheels", name, lambda folder: _download(files, root, folder, platforms))
 
 
 def install_wheels(requirements: str, wheels: Path, root: Path) -> None:
@@ -46,13 +51,24 @@ def install_wheels(requirements: str, wheels: Path, root: Path) -> None:
     run_inside(root, ["sh", "-c", f"python3 -m venv /tmp/pip && {install}"], {wheels: "/mnt"}, environment)
 
 
-def _download(files: list[Path], root: Path, folder: Path) -> None:
+def _platforms(architecture: str) -> str:
+    """Returns pip's options for wheels of an architecture, as in requirements/install.sh."""
+    tags = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+    return " ".join(f"--platform {tag}_{MACHINES[architecture]}" for tag in tags)
+
+
+def _download(files: list[Path], root: Path, folder: Path, platforms: str) -> None:
     print(f"downloading the wheels of {', '.join(path.name for path in files)}", file=sys.stderr, flush=True)
     folder.mkdir()
     for path in files:
         (folder / path.name).write_bytes(path.read_bytes())
-    download = "/tmp/pip/bin/pip download --quiet --no-input --no-deps --require-hashes --only-binary=:all: --dest /mnt --requirement"
-    script = " && ".join(["python3 -m venv /tmp/pip", *(f"{download} /mnt/{path.name}" for path in files)])
+    download = "/tmp/pip/bin/pip download --quiet --no-input --no-deps --require-hashes --only-binary=:all: --dest /mnt"
+    script = " && ".join(
+        [
+            "python3 -m venv /tmp/pip",
+            *(f"{download} {platforms} --requirement /mnt/{path.name}" for path in files),
+        ]
+    )
     run_inside(root, ["sh", "-c", script], {folder: "/mnt"}, _pip_environment())
 
 

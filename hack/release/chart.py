@@ -21,7 +21,7 @@ from hack.chart.generated import CHART
 from hack.cluster.build import built
 from hack.release.archive import write_tar
 from hack.release.failure import ReleaseError, run
-from hack.release.oci_layout import Layout
+from hack.release.oci_layout import ENDING, Layout
 
 CONFIG = "application/vnd.cncf.helm.config.v1+json"
 CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -30,7 +30,7 @@ _DIGEST = re.compile(r'^ +repository: laneway/(\S+)\n(?: +#.*\n)*? +digest: (?P<
 
 
 def build_chart(folder: Path, digests: Mapping[str, str], epoch: int) -> str:
-    """Puts `laneway-VERSION.tgz` and `laneway-chart.tar`, an OCI layout, into `folder`; returns the artifact's digest.
+    """Puts `laneway-VERSION.tgz` and `laneway-chart.oci.tar`, an OCI layout, into `folder`; returns the artifact's digest.
 
     Args:
         folder: must exist.
@@ -53,7 +53,7 @@ def build_chart(folder: Path, digests: Mapping[str, str], epoch: int) -> str:
         write_tar(package, dict(files), epoch)
         about = yaml.safe_load(files["laneway/Chart.yaml"])
         return _artifact(
-            Layout(Path(scratch) / "layout"), package, about, folder / "laneway-chart.tar", epoch
+            Layout(Path(scratch) / "layout"), package, about, folder / f"laneway-chart{ENDING}", epoch
         )
 
 

@@ -17,9 +17,9 @@ SUMS = "SHA256SUMS"
 
 
 def write_checksums(folder: Path) -> Path:
-    """Writes the checksums of all files below `folder` as `sha256sum --check` reads them; returns their file."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(SUMS))
-    lines = (f"{_sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in sorted(files))
+    """Writes the checksums of all files in `folder` as `sha256sum --check` reads them; returns their file."""
+    files = (path for path in folder.iterdir() if not path.name.startswith(SUMS))
+    lines = (f"{_sha256(path)}  {path.name}\n" for path in sorted(files))
     sums = folder / SUMS
     sums.write_text("".join(lines), encoding="utf-8")
     return sums

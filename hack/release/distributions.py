@@ -20,7 +20,7 @@ DISTRIBUTIONS: tuple[str, ...] = tuple(
 
 
 def build_distributions(folder: Path, epoch: int, names: Sequence[str] = DISTRIBUTIONS) -> list[Path]:
-    """Puts the distributions of the tree's folders `names` into `folder`; returns their files.
+    """Puts the distributions of the tree's folders `names` into `folder`; returns all distributions of ours there.
 
     Args:
         folder: is created if it does not exist.
@@ -34,6 +34,6 @@ def build_distributions(folder: Path, epoch: int, names: Sequence[str] = DISTRIB
     command += ["--no-create-gitignore", "--python", python, "--out-dir", folder]
     for name in names:
         run([*command, ROOT / name], {"SOURCE_DATE_EPOCH": str(epoch)})
-    files = sorted([*folder.glob("*.whl"), *folder.glob("*.tar.gz")])
+    files = sorted([*folder.glob("laneway_*.whl"), *folder.glob("laneway_*.tar.gz")])
     run([python, "-m", "twine", "check", "--strict", *files])
     return files

@@ -19,7 +19,8 @@ from hack.release.failure import ReleaseError
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
-TITLE = "org.opencontainers.image.title"
+ENDING = ".oci.tar"
+"""Of the name of an archive with a layout."""
 
 Descriptor = dict[str, Any]
 
@@ -63,10 +64,12 @@ class Layout:
             manifests = read_json(source)["manifests"]
             if len(manifests) != 1:
                 raise ReleaseError(f"{archive} holds {len(manifests)} images: one is needed")
-            manifest = self.read(manifests[0]["digest"])
-            config = self.read(manifest["config"]["digest"])
+        named = manifests[0]
+        while named["mediaType"] == INDEX:  # of one platform, as Docker writes it
+            named = self.read(named["digest"])["manifests"][0]
+        config = self.read(self.read(named["digest"])["config"]["digest"])
         platform = {name: config[name] for name in ("architecture", "os", "variant") if config.get(name)}
-        return {name: manifests[0][name] for name in ("mediaType", "digest", "size")} | {"platform": platform}
+        return {name: named[name] for name in ("mediaType", "digest", "size")} | {"platform": platform}
 
     def read(self, digest: str) -> dict[str, Any]:
         """Returns a blob that is JSON."""

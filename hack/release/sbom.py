@@ -22,7 +22,7 @@ from spdx_tools.spdx.model.relationship import Relationship, RelationshipType
 from spdx_tools.spdx.model.spdx_no_assertion import SpdxNoAssertion
 from spdx_tools.spdx.writer.write_anything import write_file
 
-from hack.release.oci_layout import open_blob, read_json
+from hack.release.oci_layout import ENDING, open_blob, read_json
 
 NAMESPACE = "https://github.com/laneway/laneway/spdx"
 DPKG_STATUS = "var/lib/dpkg/status"
@@ -51,7 +51,7 @@ def write_image_documents(archive: Path, folder: Path, version: str, epoch: int)
                     tarfile.open(fileobj=blob, mode="r|*") as files,
                 ):
                     found |= packages(files)
-            name = f"{archive.stem}-{named['platform']['architecture']}"
+            name = f"{archive.name.removesuffix(ENDING)}-{named['platform']['architecture']}"
             inside = {package for of_file in found.values() for package in of_file}
             _write(folder, name, version, f"{NAMESPACE}/{name}/{named['digest']}", inside, epoch)
 

@@ -37,6 +37,8 @@ def hashes() -> dict[str, str]:
         ("operator/src/laneway/operator/main.py", {"operator"}),
         ("core/src/laneway/api/names.py", {"operator", "device-plugin", "node-agent", "board"}),
         ("requirements/node-agent.txt", {"node-agent"}),
+        ("requirements/install.sh", {"operator", "device-plugin", "node-agent", "board"}),
+        ("client/PACKAGE.md", {"client"}),
         ("requirements/build.txt", {"operator", "device-plugin", "node-agent", "client", "board"}),
         ("client/src/sitecustomize.py", {"client"}),
         ("node_agent/interposer/account.c", {"client"}),

@@ -15,8 +15,8 @@ from hack.release.failure import ReleaseError
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     folder = tmp_path / "dist"
-    (folder / "images").mkdir(parents=True)
-    (folder / "images/operator.tar").write_bytes(b"an image")
+    folder.mkdir()
+    (folder / "laneway-operator.oci.tar").write_bytes(b"an image")
     (folder / "CHANGELOG.md").write_text("# Changes\n", encoding="utf-8")
     write_checksums(folder)
     return folder
@@ -55,7 +55,7 @@ def verified(folder: Path, key: Path) -> bool:
 def test_checksums_cover_every_file(release: Path) -> None:
     assert (release / "SHA256SUMS").read_text(encoding="utf-8").count("\n") == 2
     assert checked(release)
-    (release / "images/operator.tar").write_bytes(b"another image")
+    (release / "laneway-operator.oci.tar").write_bytes(b"another image")
     assert not checked(release)
 
 

@@ -55,8 +55,8 @@ def image(folder: Path) -> Path:
     added = [layout.add("application/vnd.oci.image.layer.v1.tar+gzip", each) for each in layers]
     config = layout.add("application/vnd.oci.image.config.v1+json", b"{}")
     manifest = layout.add_manifest(config, added, {}) | {"platform": {"architecture": "arm64", "os": "linux"}}
-    layout.write(folder / "operator.tar", "1.0", layout.add_index([manifest], {}), EPOCH)
-    return folder / "operator.tar"
+    layout.write(folder / "laneway-operator.oci.tar", "1.0", layout.add_index([manifest], {}), EPOCH)
+    return folder / "laneway-operator.oci.tar"
 
 
 def parts(document: Document) -> dict[str, str]:
@@ -77,12 +77,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_images_packages_are_those_of_its_last_layers(tmp_path: Path, folder: Path) -> None:
     write_image_documents(image(tmp_path), folder, "1.0", EPOCH)
-    document = read(folder / "operator-arm64.spdx.json")
+    document = read(folder / "laneway-operator-arm64.spdx.json")
     assert parts(document) == {
         "pkg:deb/debian/libc6@2.41-12%2Bdeb13u1?arch=arm64": "NOASSERTION",
         "pkg:pypi/some-package@1.2": "MIT OR Apache-2.0",
     }
-    assert (document.packages[0].name, document.packages[0].version) == ("operator-arm64", "1.0")
+    assert (document.packages[0].name, document.packages[0].version) == ("laneway-operator-arm64", "1.0")
 
 
 def test_an_archives_packages_are_pythons(tmp_path: Path, folder: Path) -> None:

@@ -69,6 +69,6 @@ def test_the_node_pods_need_a_privileged_namespace(
 ) -> None:
     values = CHART / "ci" / "default-values.yaml"
     refused = tried(installed, values, "node", namespaces["restricted"])
-    assert "hostPath volumes" in refused.stderr
+    assert 'violates PodSecurity "restricted' in refused.stderr
     answer = tried(installed, values, "node", namespaces["privileged"])
     assert answer.returncode == 0, answer.stderr

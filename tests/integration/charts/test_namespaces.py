@@ -28,13 +28,14 @@ def places(found: list[dict[str, Any]], namespace: str) -> set[str]:
     }
 
 
-def test_what_needs_the_host_is_in_their_namespace(values_file: ValuesFile) -> None:
+def test_their_namespace_has_what_is_theirs(values_file: ValuesFile) -> None:
     found = objects(values_file(APART), "--api-versions", "security.openshift.io/v1")
     assert places(found, "laneway-nodes") == {
         "ConfigMap/laneway-node",
         "DaemonSet/laneway-node",
         "NetworkPolicy/laneway-node",
         "ResourceQuota/laneway-node-priority",
+        "Role/laneway-turns-view",
         "RoleBinding/laneway-node-scc",
         "ServiceAccount/laneway-node",
     }

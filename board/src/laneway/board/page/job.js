@@ -55,7 +55,7 @@ function waitingNotice(waiting) {
   return h(
     "div",
     { class: "notice warn", "data-key": "waiting" },
-    h("p", {}, h("strong", {}, waiting.reason), ` ${waiting.message} ${waiting.unblock}`),
+    h("p", {}, h("strong", {}, waiting.reason), " ", h("span", {}, waiting.message), " ", h("span", {}, waiting.unblock)),
     facts([
       ["Place in the queue", waiting.position ? String(waiting.position) : ""],
       ["Waits since", time(waiting.since)],

@@ -9,7 +9,7 @@ const ORDER = ["Running", "Starting", "Paused", "Waiting", "Pending", "Suspended
 const rank = (job) => ORDER.indexOf(job.state) + 1 || ORDER.length + 1;
 
 const COLUMNS = [
-  { id: "name", label: "Job", value: (job) => job.key, cell: (job) => jobLink(job.key) },
+  { id: "name", label: "Job", kind: "job", value: (job) => job.key, cell: (job) => jobLink(job.key) },
   { id: "state", label: "State", value: rank, cell: (job) => stateTag(job.state, job.reason) },
   { id: "request", label: "Requests", kind: "wide", value: (job) => job.requestedGpus ?? 0, cell: (job) => job.request },
   { id: "progress", label: "Progress", value: (job) => job.progress?.percent ?? -1, cell: progressCell },
@@ -27,7 +27,7 @@ export function jobsView() {
   const shown = jobs.filter((job) => matches(job.key, job.state, job.reason, ...job.placement.map((worker) => worker.node)));
   const { value } = COLUMNS.find((column) => column.id === state.sort.column);
   const sign = state.sort.descending ? -1 : 1;
-  shown.sort((a, b) => sign * compare(value(a), value(b)) || a.key.localeCompare(b.key));
+  shown.sort((a, b) => sign * compare(value(a), value(b)) || compare(a.key, b.key));
   return [
     heading("Jobs"),
     sourceNotice("jobs", state.sources.jobs),

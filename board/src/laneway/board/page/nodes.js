@@ -63,7 +63,8 @@ function gpuTile(node, gpu) {
 
 function sessionLine(session, lane) {
   const holds = lane?.holder === session.key;
-  const state = ["Paused", "Offloaded", "Lost", "Waiting"].includes(session.state) ? session.state.toLowerCase() : "";
+  const shown = ["Paused", "Offloaded", "Lost", ...(lane ? [] : ["Waiting"])]; // in a lane, all but one wait for their turn
+  const state = shown.includes(session.state) ? session.state.toLowerCase() : "";
   return h(
     "li",
     { "data-key": session.key, class: holds ? "holder" : null },

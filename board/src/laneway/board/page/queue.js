@@ -6,7 +6,7 @@ import { heading, jobLink, notice, sourceNotice, table } from "./parts.js";
 import { matches, state } from "./state.js";
 
 const COLUMNS = [
-  { label: "#", kind: "number" }, { label: "Job" }, { label: "Requests", kind: "wide" }, { label: "Queue", kind: "number wide" },
+  { label: "#", kind: "number" }, { label: "Job", kind: "job" }, { label: "Requests", kind: "wide" }, { label: "Queue", kind: "number wide" },
   { label: "Waits", kind: "number" }, { label: "Why, and what would end the wait", kind: "text" }, { label: "May start" , kind: "wide" },
 ];
 
@@ -41,7 +41,7 @@ function row(job) {
     key: job.key,
     cells: [
       waiting.position || "–", jobLink(job.key), job.request, job.queue, age(waiting.since || job.created),
-      [h("strong", {}, waiting.reason), h("span", {}, ` ${waiting.message} ${waiting.unblock}`), blockers(waiting)],
+      [h("strong", {}, waiting.reason), " ", h("span", {}, waiting.message), " ", h("span", {}, waiting.unblock), blockers(waiting)],
       waiting.estimatedStart ? h("time", { datetime: waiting.estimatedStart, title: `${clock(waiting.estimatedStart)}. ${waiting.estimateBasis}` }, until(waiting.estimatedStart)) : "",
     ],
   };

@@ -16,7 +16,7 @@ CHART = "charts/laneway/Chart.yaml"
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _OF_IMAGE = r"(?<=laneway/{image}:){old}(?![\w-]|\.\w)"
-_IMAGES = ("operator", "device-plugin", "node-agent", "client", "examples")
+_IMAGES = ("operator", "device-plugin", "node-agent", "client", "board", "examples")
 
 
 def check_version(version: str) -> None:

@@ -12,6 +12,7 @@ from laneway.operator.cycle.cycle import CycleResult
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import rescaling, transitions
+from laneway.operator.pacing import ENDED_HOLD_SECONDS
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling.config.operator_config import OperatorConfig
@@ -195,6 +196,9 @@ def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> Non
     assert terminating.state == "Terminating"
     assert [each.worker for each in terminating.holds] == [0, 1]
     assert reconciled_job_of(stopped).state == "Waiting"
+    kept = reconciled_job_of(stopped, *ended, now=NOW + 2 + ENDED_HOLD_SECONDS)
+    assert (kept.state, kept.holds) == (None, ()), "pods that stay hold no GPUs for ever"
+    assert terminating.due_seconds <= NOW + 2 + ENDED_HOLD_SECONDS
 
     rigid = a_job("r").placed("n1").running().record
     preempted = rigid.with_status(transitions.unplaced(rigid.status, "Preempted", "m", NOW, NOW))

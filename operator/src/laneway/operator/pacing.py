@@ -184,6 +184,9 @@ CRD_POLL_SECONDS = 2.0
 
 # ---- retries of jobs; their back-off is in laneway.scheduling.model.retries
 
+ENDED_HOLD_SECONDS = 10.0
+"""An elastic job that starts again holds the GPUs of an ended worker for this long, if the pod is not gone before."""
+
 NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; whether they have is tried after this."""
 

@@ -8,6 +8,7 @@ kubelet. What may then run twice, and for how long, is in docs/jobs.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
@@ -20,7 +21,7 @@ from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
 from laneway.operator.lifecycle.scheduler_refusal import reviewed
-from laneway.operator.pacing import NAME_TAKEN_SECONDS
+from laneway.operator.pacing import ENDED_HOLD_SECONDS, NAME_TAKEN_SECONDS
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -33,14 +34,13 @@ from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS, backoff_
 def leaving(
     reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> ReconciledJob:
-    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they have ended, or until their pods are gone
-    where the job is elastic and starts again."""
+    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they have ended."""
     alive = [pod for pod in pods if not pod.ended]
     # The pods of a finished job stay for their logs; those of one that is to start again are in its way.
     pods_to_delete = tuple(pod for pod in (alive if reconciled.job.finished else pods) if not pod.deleting)
     holding: dict[int, WorkerPlacement] = {}
-    # An elastic policy would divide the GPUs of a job that it does not see, and stop others, just before the job starts again.
-    for pod in pods if _starts_again_elastic(reconciled.job) else alive:
+    ended = _holds_on(reconciled.job, pods, context.now_seconds)
+    for pod in (*alive, *(pod for pod, _ in ended)):
         gpus = actual_gpus(pod, context.state.sessions)
         if gpus and pod.share_percent and pod.rank not in holding:
             holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
@@ -52,12 +52,22 @@ def leaving(
         holds=holds,
         pods_to_delete=pods_to_delete,
         pods_to_force_delete=pods_to_force_delete,
-        due_seconds=min(due_seconds, reconciled.due_seconds),
+        due_seconds=min(due_seconds, reconciled.due_seconds, *(until for _, until in ended)),
     )
 
 
-def _starts_again_elastic(job: JobRecord) -> bool:
-    return job.desired is not None and job.desired.spec.elastic and not job.finished and not job.deleting
+def _holds_on(
+    job: JobRecord, pods: tuple[WorkerPod, ...], now_seconds: float
+) -> Sequence[tuple[WorkerPod, float]]:
+    """Return the ended pods that still hold their GPUs, and until when: those of an elastic job that starts again.
+
+    An elastic policy would give the GPUs of a job that it does not see to others, and stop these, just before the job starts again. Its pods
+    are gone a moment after their containers. Those that somebody keeps, such as by a finalizer, hold nothing for longer.
+    """
+    if job.desired is None or not job.desired.spec.elastic or job.finished or job.deleting:
+        return ()
+    ends = [(pod, (pod.finished_seconds or 0.0) + ENDED_HOLD_SECONDS) for pod in pods if pod.ended]
+    return [(pod, until) for pod, until in ends if now_seconds < until]
 
 
 def _pods_to_force_delete(

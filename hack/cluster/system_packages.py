@@ -80,7 +80,8 @@ def main(arguments: list[str]) -> int:
         return 0
     try:
         _check_python()
-        missing = [package.name for package in (*PACKAGES, *_python_packages()) if not package.present()]
+        packages = (*PACKAGES, *_python_packages(), *_browser_packages())
+        missing = [package.name for package in packages if not package.present()]
         if missing:
             print(f"system packages that are missing: {' '.join(missing)}", flush=True)
             if "--check" in arguments:
@@ -132,6 +133,13 @@ def _python_packages() -> tuple[Package, ...]:
     )
 
 
+def _browser_packages() -> tuple[Package, ...]:
+    """Ubuntu has Chromium as a snap only, which does not run everywhere; there the tests of the page are left out."""
+    if _os_release().get("ID") != "debian":
+        return ()
+    return (Package("chromium", "the tests of the board's page", ("chromium",)),)
+
+
 def _install(names: list[str]) -> None:
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -171,13 +179,17 @@ def _no_service_starts() -> Iterator[None]:
 
 
 def _is_debian() -> bool:
+    release = _os_release()
+    families = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".replace('"', "").split()
+    return bool({"debian", "ubuntu"} & set(families)) and shutil.which("apt-get") is not None
+
+
+def _os_release() -> dict[str, str]:
     try:
         lines = Path("/etc/os-release").read_text().splitlines()
     except OSError:
-        return False
-    release = dict(line.split("=", 1) for line in lines if "=" in line)
-    families = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".replace('"', "").split()
-    return bool({"debian", "ubuntu"} & set(families)) and shutil.which("apt-get") is not None
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def _search_path() -> str:

@@ -141,7 +141,7 @@ async def test_the_kubeconfigs_rights_are_for_the_page_that_knows_the_secret(
 
     api.lists = {JOBS: [], NODES: []}
     hosts: set[str] = set()
-    access = OwnKubeconfig("s3cret", credential, hosts)  # type: ignore[arg-type]
+    access = OwnKubeconfig("s3cret", credential, hosts)
     board = await open_board(access)
     hosts.add(f"127.0.0.1:{board.port}")
     secret = {"Authorization": "Bearer s3cret"}

@@ -314,7 +314,7 @@ class Job:
     """It did not resume after it was stopped: an eviction loses all that it executed."""
 
     ends: bool = False
-    """Its workers are leaving, and it does not start again."""
+    """Its workers are gone within about a minute, and it does not start again by itself."""
 
     def __post_init__(self) -> None:
         if (self.state is JobState.WAITING) != (not self.placement):

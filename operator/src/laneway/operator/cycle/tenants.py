@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from laneway.api.gpu_node import SessionStatus
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.pacing import SOON_GONE_SECONDS
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.sessions import Hold
 from laneway.scheduling import Demand, ForeignTenant, HostResources, Job, JobState, WorkerPlacement
@@ -87,7 +88,8 @@ def node_tenants(
             if pod is not None and not pod.ended and pod.node == node and pod.uid not in found.departing:
                 requests = HostResources.of(pod.requests)
                 found.departing.add(pod.uid)
-            found.departures.append(_departure(hold, requests))
+            is_soon = pod is None or pod.ended or pod.grace_seconds <= SOON_GONE_SECONDS
+            found.departures.append(_departure(hold, requests, ends=is_soon))
         else:
             tenant = _tenant(hold.session, gpus_of_key[hold.session.key] > 1)
             found.foreign[hold.gpu.uuid].append(tenant)
@@ -116,7 +118,7 @@ def _unreported(
             yield gpu, ForeignTenant(key, pod.share_percent, spans_gpus=len(pod.gpus) > 1)
 
 
-def _departure(hold: Hold, requests: HostResources) -> Job:
+def _departure(hold: Hold, requests: HostResources, *, ends: bool) -> Job:
     session = hold.session
     placement = WorkerPlacement(0, hold.node, (hold.gpu.uuid,), session.share_percent)
     return Job(
@@ -125,7 +127,7 @@ def _departure(hold: Hold, requests: HostResources) -> Job:
         created_seconds=0.0,
         state=JobState.TERMINATING,
         placement=(placement,),
-        ends=True,
+        ends=ends,
     )
 
 

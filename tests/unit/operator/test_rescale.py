@@ -12,7 +12,7 @@ from laneway.operator.cycle.cycle import CycleResult
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import rescaling, transitions
-from laneway.operator.pacing import ENDED_HOLD_SECONDS
+from laneway.operator.pacing import ENDED_HOLD_SECONDS, LATE_SECONDS
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling.config.operator_config import OperatorConfig
@@ -218,10 +218,15 @@ def test_only_gpus_that_are_free_soon_count_as_free(grace_seconds: int, ends: bo
         suspended.placed("n1").running().record,
     ):
         (seen,) = snapshot_of(a_view([job], [pod], [a_gpu_node("n1")])).jobs
-        assert seen.ends is ends
+        assert seen.frees_soon is ends
     gone = a_gpu_node("n1", sessions={0: [a_session(pod, job="r", rank=0)]})
     (departure,) = snapshot_of(a_view([], [pod], [gone])).jobs
-    assert departure.ends is ends
+    assert departure.frees_soon is ends
+    overdue_seconds = NOW + LATE_SECONDS
+    (stuck,) = snapshot_of(a_view([], [pod], [gone]), overdue_seconds).jobs
+    assert not stuck.frees_soon, "nothing ends its process, such as a hung driver"
+    deleted = made.metadata(deletionTimestamp=format_time(NOW)).record
+    assert (reconciled_job_of(deleted, pod).due_seconds == overdue_seconds) is ends
     shortened = a_pod(made.record).running().deleting()
     shortened.raw["metadata"]["deletionGracePeriodSeconds"] = 10
     assert shortened.record.grace_seconds == 10

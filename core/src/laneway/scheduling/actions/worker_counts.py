@@ -39,7 +39,7 @@ class WorkerCounts:
         elastic = {
             key: job
             for key, job in state.jobs.items()
-            if job.demand.elastic and not job.suspended and not job.ends
+            if job.demand.elastic and not job.suspended and not job.ends and not _leaves_late(job)
         }
         ranges = {
             key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
@@ -147,6 +147,11 @@ def _without_failures(job: ElasticJob, workers: int) -> int:
     return next(smaller, job.workers)
 
 
+def _leaves_late(job: Job) -> bool:
+    """Whether a job neither can start for minutes nor leaves its GPUs to others."""
+    return job.state is JobState.TERMINATING and job.leaves_late
+
+
 def _held_workers(job: Job) -> int:
     return 0 if job.state.is_releasing else len(job.placement)
 
@@ -227,6 +232,6 @@ def _taken_gpus(state: SchedulerState, elastic: Mapping[str, Job]) -> int:
     wanted = foreign + sum(
         job.demand.gpus
         for key, job in state.jobs.items()
-        if key not in elastic and not job.ends and (job.placement or not job.suspended)
+        if key not in elastic and not job.frees_soon and (job.placement or not job.suspended)
     )
     return min(wanted, len(state.allocations.gpus))

@@ -10,12 +10,12 @@ from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
 from laneway.operator.cycle.template_evidence import larger
 from laneway.operator.cycle.templates import KnownTemplate, from_node, template_of
 from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.between_attempts import late_seconds
 from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.lifecycle.goodput import goodput_of
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
-from laneway.operator.pacing import SOON_GONE_SECONDS
 from laneway.operator.state.records.job_record import DesiredSpec, JobRecord, preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Demand, HostResources, Job, JobState
@@ -86,15 +86,9 @@ def scheduler_job(
         suspended=desired.spec.suspend,
         unsaved_seconds=unsaved_seconds(status),
         starts_over=starts_over(status),
-        ends=_ends(reconciled, desired, pods),
+        ends=job.finished or job.deleting or desired.spec.suspend,
+        leaves_late=any(late_seconds(pod) <= now_seconds for pod in pods if not pod.ended),
     )
-
-
-def _ends(reconciled: ReconciledJob, desired: DesiredSpec, pods: tuple[WorkerPod, ...]) -> bool:
-    """Whether a job gives its GPUs back soon, and does not start again: it stops at once if its user suspends it. Workers may use up their
-    grace period."""
-    stops = reconciled.job.finished or reconciled.job.deleting or desired.spec.suspend
-    return stops and all(pod.grace_seconds <= SOON_GONE_SECONDS for pod in pods if not pod.ended)
 
 
 def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: bool) -> Demand:

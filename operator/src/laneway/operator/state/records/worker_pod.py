@@ -74,6 +74,9 @@ class WorkerPod:
     grace_seconds: int
     """How long it may go on after it was told to end."""
 
+    gone_by_seconds: float | None
+    """When its grace period is over; None: it was not told to end."""
+
     owned: bool
     """Whether its job is its controller, so that Kubernetes deletes it with its job."""
 
@@ -164,6 +167,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         phase=phase,
         deleting="deletionTimestamp" in metadata,
         grace_seconds=_grace_seconds(metadata, spec),
+        gone_by_seconds=_time(metadata.get("deletionTimestamp")),
         owned=claim is Claim.OWNED,
         bound=bool(spec.get("nodeName")),
         priority=spec.get("priority") or 0,

@@ -201,6 +201,11 @@ def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> Non
     assert (kept.state, kept.holds) == (None, ()), "pods that stay hold no GPUs for ever"
     assert terminating.due_seconds <= NOW + 2 + ENDED_HOLD_SECONDS
 
+    fast = [a_pod(job, rank).ended(at=NOW + 3600).deleting().record for rank in range(2)]
+    assert reconciled_job_of(stopped, *fast).holds == (), "their node's clock is an hour fast"
+    suspended = elastic(4).spec(suspend=True).record.with_status(stopped.status)
+    assert reconciled_job_of(suspended, *ended).holds == (), "it does not start again"
+
     rigid = a_job("r").placed("n1").running().record
     preempted = rigid.with_status(transitions.unplaced(rigid.status, "Preempted", "m", NOW, NOW))
     gone_soon = a_pod(rigid).ended(at=NOW + 2).deleting().record

@@ -77,12 +77,16 @@ def _holds_on(
     """Return the ended pods that still hold their GPUs, and until when: those of an elastic job that starts again.
 
     An elastic policy would give the GPUs of a job that it does not see to others, and stop these, just before the job starts again. Its pods
-    are gone a moment after their containers. Those that somebody keeps, such as by a finalizer, hold nothing for longer.
+    are gone a moment after their containers. Those that somebody keeps, such as by a finalizer, hold nothing for longer, though their node's
+    clock be fast.
     """
-    if job.desired is None or not job.desired.spec.elastic or job.finished or job.deleting:
+    spec = None if job.desired is None else job.desired.spec
+    if spec is None or not spec.elastic or spec.suspend or job.finished or job.deleting:
         return ()
-    ends = [(pod, (pod.finished_seconds or 0.0) + ENDED_HOLD_SECONDS) for pod in pods if pod.ended]
-    return [(pod, until) for pod, until in ends if now_seconds < until]
+    ends = [(pod, pod.finished_seconds or 0.0) for pod in pods if pod.ended]
+    return [
+        (pod, end + ENDED_HOLD_SECONDS) for pod, end in ends if abs(now_seconds - end) < ENDED_HOLD_SECONDS
+    ]
 
 
 def _pods_to_force_delete(

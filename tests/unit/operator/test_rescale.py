@@ -212,6 +212,24 @@ def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> Non
     assert reconciled_job_of(preempted, gone_soon).holds == (), "its GPUs are free for others at once"
 
 
+@pytest.mark.parametrize(
+    ("then", "requested"),
+    [
+        (elastic(4), 4),
+        (elastic(4).metadata(deletionTimestamp=format_time(NOW)), None),
+        (elastic(4).spec(suspend=True), None),
+    ],
+    ids=["it restarts", "it is deleted", "it is suspended"],
+)
+def test_only_a_job_that_restarts_holds_up_the_rescales_of_others(
+    then: JobBuilder, requested: int | None
+) -> None:
+    stopped = then.record.with_status(transitions.rescaled(then.record.status, 4, "m", NOW))
+    pods = [a_pod(elastic(4).record, rank).running().deleting().record for rank in range(2)]
+    (seen,) = snapshot_of(a_view([stopped], pods, [a_gpu_node("n1")])).jobs
+    assert (seen.state, seen.requested_workers) == ("Terminating", requested)
+
+
 @pytest.mark.parametrize(("grace_seconds", "ends"), [(60, True), (3600, False)])
 def test_only_gpus_that_are_free_soon_count_as_free(grace_seconds: int, ends: bool) -> None:
     """Else a policy would stop jobs for GPUs that a deleted job, which ignores SIGTERM, holds for an hour."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
@@ -87,8 +88,14 @@ def scheduler_job(
         unsaved_seconds=unsaved_seconds(status),
         starts_over=starts_over(status),
         ends=job.finished or job.deleting or desired.spec.suspend,
-        leaves_late=any(late_seconds(pod) <= now_seconds for pod in pods if not pod.ended),
+        leaves_late=_leaves_late(state, pods, now_seconds),
     )
+
+
+def _leaves_late(state: JobState, pods: tuple[WorkerPod, ...], now_seconds: float) -> bool:
+    """Whether a worker ends late, or would by its grace period."""
+    moment = now_seconds if state is JobState.TERMINATING else -math.inf
+    return any(late_seconds(pod) <= moment for pod in pods if not pod.ended)
 
 
 def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: bool) -> Demand:
@@ -128,6 +135,8 @@ def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) ->
         return None
     if job.keeps_workers or spec.workers in job.status.avoided_workers:
         return None
+    if job.finished or job.deleting or spec.suspend:
+        return None  # while one restarts with more workers, no other is stopped: this one does not
     stopped = rescale is not None and rescale.attempt == job.status.attempt
     return spec.workers if state is not JobState.TERMINATING or stopped else None
 

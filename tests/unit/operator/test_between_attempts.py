@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +14,7 @@ from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.pacing import LATE_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, PreemptionAction
@@ -167,8 +167,8 @@ def test_a_job_with_two_unstarted_attempts_in_a_row_says_why_it_waits_and_until_
         ("it is to be deleted before its worker", 30, False, 20),
         ("its worker is to be removed before it", 100, False, 40),
         ("it is never deleted", None, False, 40),
-        ("its worker's node answers", 100, True, 90),
-        ("neither", None, True, math.inf),
+        ("its worker's node answers", 60, True, 50),
+        ("its worker ends late", None, True, LATE_SECONDS),
     ],
 )
 def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(

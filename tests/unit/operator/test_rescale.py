@@ -12,7 +12,7 @@ from laneway.operator.cycle.cycle import CycleResult
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import rescaling, transitions
-from laneway.operator.pacing import ENDED_HOLD_SECONDS
+from laneway.operator.pacing import ENDED_HOLD_SECONDS, LATE_SECONDS
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling.config.operator_config import OperatorConfig
@@ -22,6 +22,7 @@ from tests.unit.operator.builders import (
     a_gpu_node,
     a_job,
     a_pod,
+    a_session,
     a_view,
     condition_of,
     context_of,
@@ -200,10 +201,75 @@ def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> Non
     assert (kept.state, kept.holds) == (None, ()), "pods that stay hold no GPUs for ever"
     assert terminating.due_seconds <= NOW + 2 + ENDED_HOLD_SECONDS
 
+    fast = [a_pod(job, rank).ended(at=NOW + 3600).deleting().record for rank in range(2)]
+    assert reconciled_job_of(stopped, *fast).holds == (), "their node's clock is an hour fast"
+    suspended = elastic(4).spec(suspend=True).record.with_status(stopped.status)
+    assert reconciled_job_of(suspended, *ended).holds == (), "it does not start again"
+
     rigid = a_job("r").placed("n1").running().record
     preempted = rigid.with_status(transitions.unplaced(rigid.status, "Preempted", "m", NOW, NOW))
     gone_soon = a_pod(rigid).ended(at=NOW + 2).deleting().record
     assert reconciled_job_of(preempted, gone_soon).holds == (), "its GPUs are free for others at once"
+
+
+@pytest.mark.parametrize(
+    ("then", "requested"),
+    [
+        (elastic(4), 4),
+        (elastic(4).metadata(deletionTimestamp=format_time(NOW)), None),
+        (elastic(4).spec(suspend=True), None),
+    ],
+    ids=["it restarts", "it is deleted", "it is suspended"],
+)
+def test_only_a_job_that_restarts_holds_up_the_rescales_of_others(
+    then: JobBuilder, requested: int | None
+) -> None:
+    stopped = then.record.with_status(transitions.rescaled(then.record.status, 4, "m", NOW))
+    pods = [a_pod(elastic(4).record, rank).running().deleting().record for rank in range(2)]
+    (seen,) = snapshot_of(a_view([stopped], pods, [a_gpu_node("n1")])).jobs
+    assert (seen.state, seen.requested_workers) == ("Terminating", requested)
+
+
+@pytest.mark.parametrize(("grace_seconds", "ends"), [(60, True), (3600, False)])
+def test_only_gpus_that_are_free_soon_count_as_free(grace_seconds: int, ends: bool) -> None:
+    """Else a policy would stop jobs for GPUs that a deleted job, which ignores SIGTERM, holds for an hour."""
+    made = a_job("r").spec(preemption={"gracePeriodSeconds": grace_seconds}).placed("n1").running()
+    pod = a_pod(made.record).running().deleting().record
+    suspended = a_job("r").spec(preemption={"gracePeriodSeconds": grace_seconds}, suspend=True)
+    for job in (
+        made.metadata(deletionTimestamp=format_time(NOW)).record,
+        suspended.placed("n1").running().record,
+    ):
+        (seen,) = snapshot_of(a_view([job], [pod], [a_gpu_node("n1")])).jobs
+        assert seen.frees_soon is ends
+    gone = a_gpu_node("n1", sessions={0: [a_session(pod, job="r", rank=0)]})
+    (departure,) = snapshot_of(a_view([], [pod], [gone])).jobs
+    assert departure.frees_soon is ends
+    overdue_seconds = NOW + LATE_SECONDS
+    (stuck,) = snapshot_of(a_view([], [pod], [gone]), overdue_seconds).jobs
+    assert not stuck.frees_soon, "nothing ends its process, such as a hung driver"
+    deleted = made.metadata(deletionTimestamp=format_time(NOW)).record
+    assert (reconciled_job_of(deleted, pod).due_seconds == overdue_seconds) is ends
+    shortened = a_pod(made.record).running().deleting()
+    shortened.raw["metadata"]["deletionGracePeriodSeconds"] = 10
+    assert shortened.record.grace_seconds == 10
+
+
+@pytest.mark.parametrize(("grace_seconds", "rescales"), [(30, True), (3600, False)])
+def test_no_job_is_stopped_for_gpus_that_a_deleted_job_holds_for_long(
+    grace_seconds: int, rescales: bool
+) -> None:
+    made = a_job("r").gang(2).spec(preemption={"gracePeriodSeconds": grace_seconds})
+    rigid = made.placed("n2", "n2").running().metadata(deletionTimestamp=format_time(NOW)).record
+    job = elastic(2).record
+    pods = [a_pod(rigid, rank).running().deleting().record for rank in range(2)] + pods_of(job)
+    policies = {
+        "elastic": {"policy": "pollux"},
+        "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}},
+    }
+    view = a_view([rigid, job], pods, [a_gpu_node("n1", gpus=2), a_gpu_node("n2", gpus=2)])
+    found = decided(view, config=OperatorConfig.model_validate({"scheduling": policies}))
+    assert ("Rescaling" in reasons(written(found).after)) is rescales
 
 
 def restarted(waited: float = 0.0) -> JobRecord:

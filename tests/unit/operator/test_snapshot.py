@@ -158,7 +158,7 @@ def leaving_of(view: ClusterState) -> list[tuple[str, tuple[str, ...]]]:
 
 def test_a_finished_pod_leaves_what_its_node_still_reports_for_a_moment_and_no_longer() -> None:
     job = a_job("gone").placed("n1").record
-    just, long_ago = (a_pod(job).ended(at=NOW - ago).record for ago in (2, 20))
+    just, long_ago, fast = (a_pod(job).ended(at=NOW - ago).record for ago in (2, 20, -3600))
     reported = a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just)]})])
     assert leaving_of(reported) == [("gone-0", ("n1/0",))]
     assert foreign_of(reported) == {}, "who is about to go is no stranger"
@@ -166,6 +166,7 @@ def test_a_finished_pod_leaves_what_its_node_still_reports_for_a_moment_and_no_l
         a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just, state="Ended")]})]),
         a_view([], [just], [a_gpu_node("n1")]),
         a_view([], [long_ago], [a_gpu_node("n1", sessions={0: [a_session(long_ago)]})]),
+        a_view([], [fast], [a_gpu_node("n1", sessions={0: [a_session(fast)]})]),  # its node's clock
     ):
         assert (leaving_of(view), foreign_of(view)) == ([], {})
 

@@ -187,6 +187,10 @@ CRD_POLL_SECONDS = 2.0
 ENDED_HOLD_SECONDS = 10.0
 """An elastic job that starts again holds the GPUs of an ended worker for this long, if the pod is not gone before."""
 
+LATE_SECONDS = 60.0
+"""Workers end late that have a longer grace period, or are there for this long after it: no job is stopped to get their GPUs as one more
+worker. It would wait for longer than its restart costs."""
+
 NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; whether they have is tried after this."""
 

@@ -9,6 +9,7 @@ import pytest
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
     Demand,
+    ForeignTenant,
     HostResources,
     Job,
     JobState,
@@ -171,6 +172,53 @@ def test_the_gpus_of_a_job_that_ends_are_divided_at_once_and_only_once() -> None
     made.forget("k")
     made.decide(RIGID_SECONDS + 1.0)
     assert len(policy.asked) == 1
+
+
+def test_the_gpus_of_a_job_that_leaves_late_are_not_divided() -> None:
+    """It may be elastic itself: until its workers have ended, it can start as little as others can on its GPUs."""
+    policy = Recorded({"m": 2, "k": 2})
+    late = replace(a_job("k").needs(2).leaves("n/0", "n/1").made, leaves_late=True)
+    elastic = replace(late, demand=elastic_job("k", 2).demand)
+    for job in (replace(late, ends=True), elastic, replace(elastic, ends=True)):
+        made = scheduler(policy, elastic_job("m"), job)
+        made.decide(0.0)
+        assert policy.asked.pop() == (["m"], {"n": 2})
+        made.forget("k")
+        made.decide(RIGID_SECONDS)
+        assert policy.asked.pop() == (["m"], {"n": 4})
+
+
+def test_no_job_is_stopped_to_grow_into_gpus_of_one_that_leaves_late() -> None:
+    """It would have no workers until then."""
+    policy = Recorded({"m": 3, "k": 1})
+    grows, shrinks = (
+        replace(a_job(key).needs(2).runs_on(*gpus).made, demand=elastic_job(key).demand)
+        for key, gpus in (("m", ("n/0", "n/1")), ("k", ("n/2", "n/3")))
+    )
+    assert scheduler(policy, grows, shrinks).decide(1000.0).rescales == {"m": 3, "k": 1}
+    late = replace(shrinks, leaves_late=True)
+    assert scheduler(policy, grows, late).decide(1000.0).rescales == {"k": 1}
+    assert scheduler(policy, replace(grows, leaves_late=True), shrinks).decide(1000.0).rescales == {
+        "m": 3,
+        "k": 1,
+    }, "its own GPUs are its own to wait for"
+
+
+def test_the_gpus_of_a_deleted_job_are_divided_within_seconds() -> None:
+    """It is gone at once. Its workers are foreign tenants until they are told to end, and nobody else comes or goes then."""
+    policy = Recorded({"m": 2, "k": 2})
+    deleted = replace(a_job("k").needs(2).runs_on("n/0", "n/1").made, demand=elastic_job("k", 2).demand)
+    made = scheduler(policy, elastic_job("m"), deleted)
+    made.decide(0.0)
+    foreign = ForeignTenant("k", share_percent=100)
+    made.forget("k")
+    made.set_nodes([a_node("n", 4, foreign={0: [foreign], 1: [foreign]})])
+    made.decide(1.0)
+    made.set_nodes([a_node("n", 4)])
+    made.decide(2.0)
+    assert made.next_decision_seconds(2.0) == 1.0 + RIGID_SECONDS
+    made.decide(1.0 + RIGID_SECONDS)
+    assert policy.asked[1:] == [(["m"], {"n": 2}), (["m"], {"n": 4})]
 
 
 def test_further_rigid_jobs_change_nothing_where_they_want_all_gpus() -> None:

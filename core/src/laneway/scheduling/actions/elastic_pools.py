@@ -145,10 +145,13 @@ class ElasticGPUs:
 
 
 def _slots(state: SchedulerState, elastic: Mapping[str, Job]) -> list[Slot]:
-    """Return the slot of each GPU, by its number. What ended jobs still hold counts as free: else a policy would be asked twice for each end."""
+    """Return the slot of each GPU, by its number.
+
+    What jobs that end hold for seconds counts as free: else a policy would be asked twice for each end.
+    """
     allocations, taken = state.allocations, [gpu.foreign_percent for gpu in state.allocations.gpus]
     for key, entry in allocations.of_job.items():
-        is_taken = key not in elastic and not state.jobs[key].ends
+        is_taken = key not in elastic and not state.jobs[key].frees_soon
         for number, percent in entry.shares if is_taken else ():
             taken[number] += percent
     numbers = range(len(allocations.gpus))

@@ -127,12 +127,14 @@ def _again_seconds(state: SchedulerState, job: Job) -> float:
 
 
 def _fits_without_itself(session: Session, job: Job, workers: int) -> bool:
-    """Whether the new gang has a place once the job has released its GPUs."""
-    statement = session.statement()
+    """Whether the new gang has a place once the job has released its GPUs, and no other job there leaves late."""
+    state, statement = session.state, session.statement()
     statement.preempt({job.key: PreemptionAction.EVICT})
-    place = session.place(_as_scheduled_with(session.state, job, workers), FUTURE_IDLE)
+    restarted = _as_scheduled_with(state, job, workers)
+    place = session.place(restarted, FUTURE_IDLE)
+    awaited = () if place is None else state.allocations.releasing_for(restarted, place)
     statement.rollback()
-    return place is not None
+    return place is not None and not any(state.jobs[key].leaves_late for key in awaited if key != job.key)
 
 
 def _as_scheduled_with(state: SchedulerState, job: Job, workers: int) -> Job:

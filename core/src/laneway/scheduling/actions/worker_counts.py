@@ -32,25 +32,25 @@ class WorkerCounts:
         self._asked_seconds = -math.inf
         self._due_seconds = math.inf
         self._ranges: dict[str, tuple[int, int, frozenset[int]]] = {}
-        self._rigid_gpus = 0
+        self._taken_gpus = 0
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state how many workers each elastic job gets."""
         elastic = {
             key: job
             for key, job in state.jobs.items()
-            if job.demand.elastic and not job.suspended and not job.ends
+            if job.demand.elastic and not job.suspended and not job.ends and not _leaves_late(job)
         }
         ranges = {
             key: (job.demand.fewest_workers, job.demand.most_workers, job.avoided_workers)
             for key, job in elastic.items()
         }
-        rigid_gpus = _rigid_gpus(state, elastic) if elastic else 0
-        longest_seconds = REALLOT_SECONDS if rigid_gpus == self._rigid_gpus else RIGID_SECONDS
+        taken_gpus = _taken_gpus(state, elastic) if elastic else 0
+        longest_seconds = REALLOT_SECONDS if taken_gpus == self._taken_gpus else RIGID_SECONDS
         if ranges == self._ranges and (not ranges or now_seconds < self._asked_seconds + longest_seconds):
             self._due_seconds = self._asked_seconds + longest_seconds if ranges else math.inf
             return
-        self._asked_seconds, self._ranges, self._rigid_gpus = now_seconds, ranges, rigid_gpus
+        self._asked_seconds, self._ranges, self._taken_gpus = now_seconds, ranges, taken_gpus
         self._due_seconds = now_seconds + REALLOT_SECONDS if ranges else math.inf
         state.set_worker_counts(*self._counts(state, elastic, now_seconds))
 
@@ -147,6 +147,11 @@ def _without_failures(job: ElasticJob, workers: int) -> int:
     return next(smaller, job.workers)
 
 
+def _leaves_late(job: Job) -> bool:
+    """Whether a job neither can start for minutes nor leaves its GPUs to others."""
+    return job.state is JobState.TERMINATING and job.leaves_late
+
+
 def _held_workers(job: Job) -> int:
     return 0 if job.state.is_releasing else len(job.placement)
 
@@ -220,11 +225,13 @@ def waiting_with(job: Job, workers: int) -> Job:
     return replace(job, state=JobState.WAITING, placement=(), demand=demand)
 
 
-def _rigid_gpus(state: SchedulerState, elastic: Mapping[str, Job]) -> int:
-    """Return the GPUs that rigid jobs hold or wait for, at most those of the cluster: beyond that, none are left to divide."""
-    wanted = sum(
+def _taken_gpus(state: SchedulerState, elastic: Mapping[str, Job]) -> int:
+    """Return the GPUs that rigid jobs hold or wait for, or foreign tenants hold, at most those of the cluster: beyond that, none are left
+    to divide. A deleted job is gone at once: its workers are foreign tenants until they are told to end."""
+    foreign = sum(gpu.foreign_percent > 0 for gpu in state.allocations.gpus)
+    wanted = foreign + sum(
         job.demand.gpus
         for key, job in state.jobs.items()
-        if key not in elastic and not job.ends and (job.placement or not job.suspended)
+        if key not in elastic and not job.frees_soon and (job.placement or not job.suspended)
     )
     return min(wanted, len(state.allocations.gpus))

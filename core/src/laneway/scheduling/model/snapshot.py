@@ -314,7 +314,10 @@ class Job:
     """It did not resume after it was stopped: an eviction loses all that it executed."""
 
     ends: bool = False
-    """Its workers are leaving, and it does not start again."""
+    """Its workers are leaving, or are told to in this cycle, and it does not start again by itself."""
+
+    leaves_late: bool = False
+    """Its workers may hold their GPUs for minutes after they are told to end."""
 
     def __post_init__(self) -> None:
         if (self.state is JobState.WAITING) != (not self.placement):
@@ -324,6 +327,11 @@ class Job:
     def namespace(self) -> str:
         """The part of the key before the slash; empty where there is none."""
         return self.key.rpartition("/")[0]
+
+    @property
+    def frees_soon(self) -> bool:
+        """Whether its GPUs are free within about a minute, and it does not start again by itself."""
+        return self.ends and not self.leaves_late
 
     @property
     def rate_gpus(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
@@ -10,6 +11,7 @@ from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
 from laneway.operator.cycle.template_evidence import larger
 from laneway.operator.cycle.templates import KnownTemplate, from_node, template_of
 from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.between_attempts import late_seconds
 from laneway.operator.lifecycle.cpus import points_of
 from laneway.operator.lifecycle.goodput import goodput_of
 from laneway.operator.lifecycle.progress import expected_seconds
@@ -85,8 +87,15 @@ def scheduler_job(
         suspended=desired.spec.suspend,
         unsaved_seconds=unsaved_seconds(status),
         starts_over=starts_over(status),
-        ends=job.finished or job.deleting,
+        ends=job.finished or job.deleting or desired.spec.suspend,
+        leaves_late=_leaves_late(state, pods, now_seconds),
     )
+
+
+def _leaves_late(state: JobState, pods: tuple[WorkerPod, ...], now_seconds: float) -> bool:
+    """Whether a worker ends late, or would by its grace period."""
+    moment = now_seconds if state is JobState.TERMINATING else -math.inf
+    return any(late_seconds(pod) <= moment for pod in pods if not pod.ended)
 
 
 def _demand(job: JobRecord, desired: DesiredSpec, state: JobState, *, elastic: bool) -> Demand:
@@ -126,6 +135,8 @@ def _requested_workers(job: JobRecord, desired: DesiredSpec, state: JobState) ->
         return None
     if job.keeps_workers or spec.workers in job.status.avoided_workers:
         return None
+    if job.finished or job.deleting or spec.suspend:
+        return None  # while one restarts with more workers, no other is stopped: this one does not
     stopped = rescale is not None and rescale.attempt == job.status.attempt
     return spec.workers if state is not JobState.TERMINATING or stopped else None
 

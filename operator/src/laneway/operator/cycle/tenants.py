@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from laneway.api.gpu_node import SessionStatus
+from laneway.operator.lifecycle.between_attempts import late_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import Hold
 from laneway.scheduling import Demand, ForeignTenant, HostResources, Job, JobState, WorkerPlacement
 from laneway.scheduling.model.host_resources import NOTHING
@@ -78,16 +80,12 @@ def node_tenants(
             departs = pod.deleting
         else:
             release_seconds = (pod.finished_seconds or 0) + _RELEASE_SECONDS
-            if now_seconds > release_seconds:
-                continue
+            if not 0 <= release_seconds - now_seconds <= 2 * _RELEASE_SECONDS:
+                continue  # a node's clock may be fast: that must not keep its GPUs
             departs = True
             found.until_seconds = min(found.until_seconds, math.nextafter(release_seconds, math.inf))
         if departs:
-            requests = NOTHING
-            if pod is not None and not pod.ended and pod.node == node and pod.uid not in found.departing:
-                requests = HostResources.of(pod.requests)
-                found.departing.add(pod.uid)
-            found.departures.append(_departure(hold, requests))
+            _note_departure(found, hold, None if pod is None or pod.ended else pod, now_seconds)
         else:
             tenant = _tenant(hold.session, gpus_of_key[hold.session.key] > 1)
             found.foreign[hold.gpu.uuid].append(tenant)
@@ -116,7 +114,21 @@ def _unreported(
             yield gpu, ForeignTenant(key, pod.share_percent, spans_gpus=len(pod.gpus) > 1)
 
 
-def _departure(hold: Hold, requests: HostResources) -> Job:
+def _note_departure(found: NodeTenants, hold: Hold, pod: WorkerPod | None, now_seconds: float) -> None:
+    """Add a session that is about to end, and what its pod requests, if that has not ended."""
+    requests, is_late = NOTHING, False
+    if pod is not None:
+        late_from_seconds = late_seconds(pod)
+        is_late = late_from_seconds <= now_seconds
+        if not is_late:
+            found.until_seconds = min(found.until_seconds, late_from_seconds)
+        if pod.node == hold.node and pod.uid not in found.departing:
+            requests = HostResources.of(pod.requests)
+            found.departing.add(pod.uid)
+    found.departures.append(_departure(hold, requests, is_late=is_late))
+
+
+def _departure(hold: Hold, requests: HostResources, *, is_late: bool) -> Job:
     session = hold.session
     placement = WorkerPlacement(0, hold.node, (hold.gpu.uuid,), session.share_percent)
     return Job(
@@ -126,6 +138,7 @@ def _departure(hold: Hold, requests: HostResources) -> Job:
         state=JobState.TERMINATING,
         placement=(placement,),
         ends=True,
+        leaves_late=is_late,
     )
 
 

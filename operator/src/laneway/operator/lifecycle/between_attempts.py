@@ -21,7 +21,7 @@ from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
 from laneway.operator.lifecycle.scheduler_refusal import reviewed
-from laneway.operator.pacing import ENDED_HOLD_SECONDS, NAME_TAKEN_SECONDS
+from laneway.operator.pacing import ENDED_HOLD_SECONDS, LATE_SECONDS, NAME_TAKEN_SECONDS
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -45,6 +45,7 @@ def leaving(
         if gpus and pod.share_percent and pod.rank not in holding:
             holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
     holds = tuple(holding[rank] for rank in sorted(holding))
+    changes_seconds = [until for _, until in ended] + [late_seconds(pod) for pod in alive]
     pods_to_force_delete, due_seconds = _pods_to_force_delete(pods, context)
     return replace(
         reconciled,
@@ -52,8 +53,22 @@ def leaving(
         holds=holds,
         pods_to_delete=pods_to_delete,
         pods_to_force_delete=pods_to_force_delete,
-        due_seconds=min(due_seconds, reconciled.due_seconds, *(until for _, until in ended)),
+        due_seconds=min(
+            due_seconds,
+            reconciled.due_seconds,
+            *(seconds for seconds in changes_seconds if seconds > context.now_seconds),
+        ),
     )
+
+
+def late_seconds(pod: WorkerPod) -> float:
+    """Return from when on a worker that has not ended counts as late; infinite: it was not told to end.
+
+    It is late from the beginning where its grace period is long, and later where nothing ends it, such as a hung driver.
+    """
+    if pod.grace_seconds > LATE_SECONDS:
+        return -math.inf
+    return math.inf if pod.gone_by_seconds is None else pod.gone_by_seconds + LATE_SECONDS
 
 
 def _holds_on(
@@ -62,12 +77,16 @@ def _holds_on(
     """Return the ended pods that still hold their GPUs, and until when: those of an elastic job that starts again.
 
     An elastic policy would give the GPUs of a job that it does not see to others, and stop these, just before the job starts again. Its pods
-    are gone a moment after their containers. Those that somebody keeps, such as by a finalizer, hold nothing for longer.
+    are gone a moment after their containers. Those that somebody keeps, such as by a finalizer, hold nothing for longer, though their node's
+    clock be fast.
     """
-    if job.desired is None or not job.desired.spec.elastic or job.finished or job.deleting:
+    spec = None if job.desired is None else job.desired.spec
+    if spec is None or not spec.elastic or spec.suspend or job.finished or job.deleting:
         return ()
-    ends = [(pod, (pod.finished_seconds or 0.0) + ENDED_HOLD_SECONDS) for pod in pods if pod.ended]
-    return [(pod, until) for pod, until in ends if now_seconds < until]
+    ends = [(pod, pod.finished_seconds or 0.0) for pod in pods if pod.ended]
+    return [
+        (pod, end + ENDED_HOLD_SECONDS) for pod, end in ends if abs(now_seconds - end) < ENDED_HOLD_SECONDS
+    ]
 
 
 def _pods_to_force_delete(

@@ -10,6 +10,7 @@ from laneway.api import names, quantity
 from laneway.api.pod_requests import pod_requests
 from laneway.api.rfc3339 import parse_time
 from laneway.api.template_profile import TemplateProfile
+from laneway.api.training_job import DEFAULT_GRACE_PERIOD_SECONDS
 from laneway.operator.state.records.ownership import Claim, claim_of
 from laneway.operator.state.records.trainer_cpus import TrainerCPUs, trainer_cpus
 from pydantic import ValidationError
@@ -70,6 +71,12 @@ class WorkerPod:
 
     phase: str
     deleting: bool
+    grace_seconds: int
+    """How long it may go on after it was told to end."""
+
+    gone_by_seconds: float | None
+    """When its grace period is over; None: it was not told to end."""
+
     owned: bool
     """Whether its job is its controller, so that Kubernetes deletes it with its job."""
 
@@ -159,6 +166,8 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         share_percent=_percent(spec) // max(1, len(gpus)),
         phase=phase,
         deleting="deletionTimestamp" in metadata,
+        grace_seconds=_grace_seconds(metadata, spec),
+        gone_by_seconds=_time(metadata.get("deletionTimestamp")),
         owned=claim is Claim.OWNED,
         bound=bool(spec.get("nodeName")),
         priority=spec.get("priority") or 0,
@@ -192,6 +201,11 @@ def _pinned_node(spec: dict[str, Any]) -> str:
             if field.get("key") == "metadata.name" and field.get("values"):
                 return str(field["values"][0])
     return ""
+
+
+def _grace_seconds(metadata: dict[str, Any], spec: dict[str, Any]) -> int:
+    granted = metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds"))
+    return DEFAULT_GRACE_PERIOD_SECONDS if granted is None else int(granted)
 
 
 def _percent(spec: dict[str, Any]) -> int:

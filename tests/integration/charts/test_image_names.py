@@ -27,7 +27,9 @@ def images(values: dict[str, Any], folder: Path) -> set[str]:
 
 def test_by_default_they_are_those_that_are_built_here(tmp_path: Path) -> None:
     chart = {target.reference for target in TARGETS.values() if target.name != "examples"}
-    assert images({}, tmp_path) == chart
+    board = {TARGETS["board"].reference}
+    assert images({}, tmp_path) == chart - board
+    assert images({"board": {"enabled": True}}, tmp_path) == chart
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hack.verify.chart import kubernetes_version, rendered
 from hack.verify.quoted_commands import QuotedCommand, quoted_commands
 
 _WRITES = {"apply", "create", "label", "delete", "set"}
-_UNKNOWN_OBJECT = ("NotFound", "AlreadyExists", "no objects passed to apply", "does not exist")
+_UNKNOWN_OBJECT = ("NotFound", "AlreadyExists", "no objects passed to apply", "does not exist", '" not found')
 _NEEDS_MORE = ("required", "requires", "must specify", "You must", "USAGE:", "Unexpected args: [X]")
 """How kubectl refuses a command with too few arguments, which is how prose may name one."""
 
@@ -33,19 +33,19 @@ def kubeconfig(installed: LoopbackControlPlane) -> dict[str, str]:
 
 
 def quoted(program: str) -> list[QuotedCommand]:
-    """The commands of a program that Laneway's own parser does not check; each text once."""
+    """The commands of a program that are its own and not a plugin's; each text once."""
     found = {command.text: command for command in quoted_commands()}
     return [
         command
         for text, command in found.items()
-        if text.startswith(f"{program} ") and "laneway" not in shlex.split(text)[1:2]
+        if text.startswith(f"{program} ") and not {"laneway", "krew"}.intersection(shlex.split(text)[1:2])
     ]
 
 
 def arguments_of(command: QuotedCommand) -> list[str]:
     """The command's arguments, such that it neither writes nor waits."""
     words = shlex.split(command.text.partition(" > ")[0])[1:]
-    if _WRITES & set(words):
+    if _WRITES & set(words) and words[:2] != ["create", "token"]:
         words.append("--dry-run=server")
     if "rollout" in words:
         words.append("--watch=false")

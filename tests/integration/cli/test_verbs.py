@@ -175,7 +175,7 @@ def test_a_script_is_submitted(shell: Shell, tmp_path: Path) -> None:
     assert shell.run("submit", *words) == exit_codes.OK, shell.err
     assert shell.run("get", "sent", "-o", "json") == exit_codes.OK
     spec = json.loads(shell.out)["spec"]
-    assert spec["gpus"] == {"type": "Share", "sharePercent": 25}
+    assert (spec["gpus"]["type"], spec["gpus"]["sharePercent"]) == ("Share", 25)
     assert spec["template"]["metadata"]["annotations"] == {"laneway.dev/script.train.py": "print('hello')\n"}
 
 

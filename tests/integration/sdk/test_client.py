@@ -176,7 +176,7 @@ async def test_a_cancelled_watch_leaves_no_thread(bench: Bench) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.get_running_loop().shutdown_default_executor(timeout=30)
+    await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), timeout=30)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
 
 

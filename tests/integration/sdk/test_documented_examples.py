@@ -59,12 +59,16 @@ def kubeconfig(control_plane: LoopbackControlPlane, tmp_path: Path, monkeypatch:
 
 
 @pytest.fixture
-def operator(control_plane: LoopbackControlPlane, kubeconfig: Path) -> Iterator[Operator]:
-    made = Operator(control_plane, kubeconfig, "team")
+def operator(
+    request: pytest.FixtureRequest, control_plane: LoopbackControlPlane, kubeconfig: Path
+) -> Iterator[Operator]:
+    """Of the namespace that the test names."""
+    made = Operator(control_plane, kubeconfig, request.param)
     yield made
     made.end()
 
 
+@pytest.mark.parametrize("operator", ["team"], indirect=True)
 def test_the_examples_of_the_page(operator: Operator, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
     first, second = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -78,6 +82,7 @@ def test_the_examples_of_the_page(operator: Operator, tmp_path: Path) -> None:
     subprocess.run([sys.executable, script], check=True, env=os.environ)
 
 
+@pytest.mark.parametrize("operator", ["notebook"], indirect=True)
 def test_the_notebook(operator: Operator) -> None:
     notebook = nbformat.read(ROOT / "examples" / "train.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

@@ -28,7 +28,7 @@ from hack.release.images import build_images
 from hack.release.publish import CHART_REPOSITORY, publish
 from tests.e2e.conftest import CLUSTER
 
-IMAGES = ("operator", "device-plugin", "node-agent", "client")
+IMAGES = ("operator", "device-plugin", "node-agent", "client", "board")
 PORT = 5000
 
 
@@ -104,7 +104,8 @@ def test_helm_installs_from_a_registry(
     helm = [built("helm"), "--kubeconfig", target.kubeconfig, "install", RELEASE]
     chart = [f"oci://{registry.here}/{CHART_REPOSITORY}", "--version", version(), "--plain-http"]
     options = ["--namespace", SYSTEM_NAMESPACE, "--create-namespace", "--values", DEMO_VALUES]
-    options += ["--set", f"image.registry={registry.on_node}", "--wait", "--timeout", "180s"]
+    options += ["--set", f"image.registry={registry.on_node}", "--set", "board.enabled=true"]
+    options += ["--wait", "--timeout", "180s"]
     subprocess.run([*helm, *chart, *options], check=True)
 
     pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE)["items"]

@@ -39,7 +39,7 @@ from laneway.lanes.tenant_use import TenantUse
 from laneway.lanes.trial_backoff import TrialBackoff
 
 _RATIO_SECONDS: Final = 5.0
-"""A tenant's progress ratio is an average over the last seconds: as many, weighted more the later they are."""
+"""The progress ratio is an average over about this time; later observations count more."""
 
 _ROUNDING_SECONDS: Final = 1e-6
 """Of sums of progress and lost time: on a full device they differ by nothing else."""
@@ -137,7 +137,7 @@ class _Account:
 
     progress_ratio: float | None = None
     ratio_seconds: float = 0.0
-    """The time of which that is the average."""
+    """The time over which it is averaged."""
 
     @property
     def lag_of_share(self) -> float:

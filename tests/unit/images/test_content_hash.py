@@ -16,11 +16,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of what the images are made from."""
     inputs = {"Dockerfile", ".dockerignore", "requirements", "charts/laneway/Chart.yaml"}
     inputs |= {source for target in TARGETS.values() for source in target.sources}
-    for name in inputs:
+    for name in sorted(inputs):  # a folder before the files in it
         source, copy = targets.ROOT / name, tmp_path / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         else:
             shutil.copyfile(source, copy)
     monkeypatch.setattr(targets, "ROOT", tmp_path)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from laneway.api.inventory import Inventory
 from laneway.api.node_config import NodeConfig
+from laneway.api.other_plugins import other_gpus
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor, NodeUnreadError
-from laneway.node_agent.devices.node_facts import NodeFacts, node_facts, other_gpus
+from laneway.node_agent.devices.node_facts import NodeFacts, node_facts
 from laneway.node_agent.gpus.protocol import GPUInfo
 from laneway.node_agent.host_folders import HostFolders
 

@@ -51,10 +51,27 @@ def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
             [],
             "another device plugin hands out its GPUs",
         ),
+        (
+            a_node("n1", allocatable={"nvidia.com/gpu": "8"}),
+            a_gpu_node("n1"),
+            [],
+            "another device plugin hands out its GPUs",
+        ),
+        (a_node("n1", allocatable={"nvidia.com/gpu": "0"}), a_gpu_node("n1"), [], ""),
         (a_node("n1"), a_gpu_node("n1"), ["n1"], "its node agent has not renewed its Lease for a while"),
         (a_node("other"), a_gpu_node("n1"), [], "there is no such node in the cluster"),
     ],
-    ids=["fine", "cordoned", "not ready", "agent not ready", "doubly offered", "agent silent", "no Node"],
+    ids=[
+        "fine",
+        "cordoned",
+        "not ready",
+        "agent not ready",
+        "doubly offered",
+        "offered by another plugin just now",
+        "another plugin without GPUs",
+        "agent silent",
+        "no Node",
+    ],
 )
 def test_where_no_new_worker_goes(node: object, gpu_node: object, silent: list[str], want: str) -> None:
     (seen,) = snapshot_of(a_view(gpu_nodes=[gpu_node], nodes=[node], silent=silent)).nodes  # type: ignore[list-item]

@@ -16,10 +16,10 @@ from laneway.api.enforcement import Enforcement, reaches
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.api.inventory import DeviceAccess
 from laneway.api.node_config import NodeConfig
+from laneway.api.other_plugins import other_gpus
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor
-from laneway.node_agent.devices.node_facts import other_gpus
 from laneway.node_agent.enforcement.enforcer import Enforcer
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.health_file import HealthFile

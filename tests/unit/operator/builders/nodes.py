@@ -106,6 +106,7 @@ def a_node(
     cordoned: bool = False,
     labels: dict[str, str] | None = None,
     taints: Sequence[dict[str, str]] = (),
+    allocatable: Mapping[str, str] | None = None,
 ) -> NodeRecord:
     """A Node."""
     condition = {
@@ -117,6 +118,6 @@ def a_node(
         {
             "metadata": {"name": name, "labels": labels or {}},
             "spec": {"unschedulable": cordoned, "taints": list(taints)},
-            "status": {"conditions": [condition]},
+            "status": {"conditions": [condition], "allocatable": allocatable},
         }
     )

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from laneway.api import quantity
-
-_OTHERS = (
-    "nvidia.com/gpu",
-    "nvidia.com/gpu.shared",
-    "nvidia.com/pgpu",
-    "aliyun.com/gpu-mem",
-    "volcano.sh/vgpu-number",
-)
-_MIG_PREFIX = "nvidia.com/mig-"
+from laneway.api.other_plugins import other_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +25,3 @@ def node_facts(node: Mapping[str, Any]) -> NodeFacts:
     status = node.get("status") or {}
     offers = other_gpus(status.get("allocatable") or {})
     return NodeFacts((status.get("nodeInfo") or {}).get("containerRuntimeVersion", ""), offers)
-
-
-def other_gpus(amounts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the GPUs of other device plugins among some amounts of resources, as ``resource: count``."""
-    return tuple(
-        f"{resource}: {amounts[resource]}"
-        for resource in sorted(amounts)
-        if (resource in _OTHERS or resource.startswith(_MIG_PREFIX)) and quantity.parse(amounts[resource]) > 0
-    )

@@ -14,6 +14,7 @@ from laneway.api.orders import PodOrder, understood
 from laneway.api.pod_requests import amounts
 from laneway.api.records import explain
 from laneway.api.rfc3339 import parse_time
+from laneway.operator.state.records.node_record import OTHER_PLUGIN
 from pydantic import ValidationError
 
 READY = "Ready"
@@ -53,7 +54,7 @@ class GPUNodeRecord:
     """Uids of pods to which somebody else gave an order."""
 
     doubly_offered: bool = False
-    """Another device plugin hands out GPUs of the node. Nobody keeps it from handing out one that is promised to a worker."""
+    """Another device plugin offers GPUs of the node, or pods still have GPUs of one."""
 
     @property
     def refusal(self) -> str:
@@ -62,7 +63,7 @@ class GPUNodeRecord:
             return f"its GPUNode cannot be read: {self.problem}"
         if not self.ready:
             return "its node agent is not ready"
-        return "another device plugin hands out its GPUs" if self.doubly_offered else ""
+        return OTHER_PLUGIN if self.doubly_offered else ""
 
 
 def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:

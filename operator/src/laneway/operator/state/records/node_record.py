@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from laneway.api.other_plugins import other_gpus
 from laneway.api.pod_requests import amounts
 from laneway.api.rfc3339 import parse_time
+
+OTHER_PLUGIN = "another device plugin hands out its GPUs"
+"""Why no new worker goes to a node: nobody keeps that plugin from handing out a GPU that is promised to a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,10 @@ class NodeRecord:
         """Why no new worker goes there, as a clause; empty where one may."""
         if self.cordoned:
             return "it is cordoned"
-        return "" if self.ready else "it is not ready"
+        if not self.ready:
+            return "it is not ready"
+        # The node's agent says so, too, but it reads its Node once a minute.
+        return OTHER_PLUGIN if other_gpus(self.allocatable or {}) else ""
 
 
 _UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
+from hack.dashboards.job_panels import (
+    CHOSEN,
+    jobs_by_state,
+    lost_gpu_time,
+    preemptions,
+    slow_down,
+    waiting_time,
+)
 from hack.dashboards.panels import (
     a_dashboard,
     choice,
     dcgm,
-    event_quantiles,
     job_link,
     lines,
     number,
@@ -19,8 +26,7 @@ from hack.dashboards.panels import (
 )
 
 _NODES = '{node=~"$node"}'
-_JOBS = '{namespace=~"$namespace"}'
-_WAITING = f"laneway_job_waiting_seconds{_JOBS}"
+_WAITING = f"laneway_job_waiting_seconds{CHOSEN}"
 _NO_SUCCESS = '{code=~"5..|429|<error>"}'
 _FAILED = '{result=~"refused|error|unknown"}'
 
@@ -58,7 +64,7 @@ def _jobs_in(state: str) -> str:
 
 
 def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    share = f"laneway_job_gpu_share_ratio{_JOBS}"
+    share = f"laneway_job_gpu_share_ratio{CHOSEN}"
     return (
         built.with_row(dashboard.Row("GPUs"))
         .with_panel(
@@ -116,33 +122,14 @@ def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 stacked=True,
             )
         )
-        .with_panel(
-            lines(
-                "GPU time lost",
-                "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
-                ((rate("laneway_lost_gpu_seconds_total", _JOBS, "reason", "1h"), "{{reason}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(lost_gpu_time())
     )
 
 
 def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
     return (
         built.with_row(dashboard.Row("Jobs"))
-        .with_panel(
-            lines(
-                "Jobs by state",
-                "Jobs that have not ended.",
-                (
-                    (
-                        'sum by (state) (laneway_jobs{namespace=~"$namespace", state!~"succeeded|failed"})',
-                        "{{state}}",
-                    ),
-                ),
-                stacked=True,
-            )
-        )
+        .with_panel(jobs_by_state())
         .with_panel(
             lines(
                 "Jobs by queue",
@@ -155,33 +142,18 @@ def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
             lines(
                 "Ended jobs",
                 "Jobs that ended in an hour.",
-                ((per_hour("laneway_job_completion_duration_seconds_count", _JOBS, "result"), "{{result}}"),),
+                (
+                    (
+                        per_hour("laneway_job_completion_duration_seconds_count", CHOSEN, "result"),
+                        "{{result}}",
+                    ),
+                ),
                 stacked=True,
             )
         )
-        .with_panel(
-            lines(
-                "Waiting time",
-                "From waiting to running, of the jobs that started within an hour.",
-                event_quantiles("laneway_job_wait_duration_seconds", _JOBS),
-                unit="s",
-            )
-        )
-        .with_panel(
-            lines(
-                "Slow-down",
-                "Time from creation to end, divided by the time that the job ran, of the jobs that succeeded within an hour.",
-                event_quantiles("laneway_job_slowdown_ratio", _JOBS),
-            )
-        )
-        .with_panel(
-            lines(
-                "Preemptions",
-                "Jobs preempted in an hour, by how far and why.",
-                ((per_hour("laneway_preemptions_total", _JOBS, "action, reason"), "{{action}}: {{reason}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(waiting_time())
+        .with_panel(slow_down())
+        .with_panel(preemptions())
         .with_panel(
             rows(
                 "Longest waits",
@@ -196,9 +168,9 @@ def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Restarts",
                 "Attempts that ended before their job did, in an hour: a worker failed, a gang did not start, the number of workers changed.",
                 (
-                    (per_hour("laneway_restarts_total", _JOBS), "worker failed"),
-                    (per_hour("laneway_gang_rollbacks_total", _JOBS), "gang rolled back"),
-                    (per_hour("laneway_rescales_total", _JOBS), "rescaled"),
+                    (per_hour("laneway_restarts_total", CHOSEN), "worker failed"),
+                    (per_hour("laneway_gang_rollbacks_total", CHOSEN), "gang rolled back"),
+                    (per_hour("laneway_rescales_total", CHOSEN), "rescaled"),
                 ),
                 width=12,
             )

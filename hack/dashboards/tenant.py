@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
+from hack.dashboards.job_panels import (
+    CHOSEN,
+    jobs_by_state,
+    lost_gpu_time,
+    preemptions,
+    slow_down,
+    waiting_time,
+)
 from hack.dashboards.panels import (
     a_dashboard,
     choice,
@@ -16,7 +24,6 @@ from hack.dashboards.panels import (
     rows,
 )
 
-_OF = '{namespace=~"$namespace"}'
 _JOB = "namespace, training_job"
 
 
@@ -31,11 +38,11 @@ def tenant() -> dashboard.Dashboard:
 
 
 def _hours(counter: str) -> str:
-    return f"sum(increase({counter}{_OF}[$__range])) / 3600"
+    return f"sum(increase({counter}{CHOSEN}[$__range])) / 3600"
 
 
 def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    idle = f"sum(avg_over_time(namespace:laneway_idle_gpus:rate5m{_OF}[$__range])) * $__range_s / 3600"
+    idle = f"sum(avg_over_time(namespace:laneway_idle_gpus:rate5m{CHOSEN}[$__range])) * $__range_s / 3600"
     for panel in (
         number(
             "GPU-hours", "Held by running jobs in the chosen time.", _hours("laneway_held_gpu_seconds_total")
@@ -59,7 +66,7 @@ def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _use(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    held = f"sum by (namespace) (laneway_job_gpu_share_ratio{_OF})"
+    held = f"sum by (namespace) (laneway_job_gpu_share_ratio{CHOSEN})"
     return (
         built.with_row(dashboard.Row("GPUs"))
         .with_panel(
@@ -74,75 +81,36 @@ def _use(built: dashboard.Dashboard) -> dashboard.Dashboard:
             lines(
                 "Used GPUs",
                 "GPUs' worth of time inside iterations.",
-                ((rate("laneway_used_gpu_seconds_total", _OF, "namespace"), "{{namespace}}"),),
+                ((rate("laneway_used_gpu_seconds_total", CHOSEN, "namespace"), "{{namespace}}"),),
                 stacked=True,
             )
         )
-        .with_panel(
-            lines(
-                "GPU time lost",
-                "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
-                ((rate("laneway_lost_gpu_seconds_total", _OF, "reason", "1h"), "{{reason}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(lost_gpu_time())
     )
 
 
 def _waits(built: dashboard.Dashboard) -> dashboard.Dashboard:
     return (
         built.with_row(dashboard.Row("Waits and preemptions"))
-        .with_panel(
-            lines(
-                "Waiting time",
-                "From waiting to running, of the jobs that started within an hour.",
-                event_quantiles("laneway_job_wait_duration_seconds", _OF),
-                unit="s",
-            )
-        )
+        .with_panel(waiting_time())
         .with_panel(
             lines(
                 "Completion time (JCT)",
                 "From creation to end, of the jobs that ended within an hour.",
-                event_quantiles("laneway_job_completion_duration_seconds", _OF),
+                event_quantiles("laneway_job_completion_duration_seconds", CHOSEN),
                 unit="s",
             )
         )
-        .with_panel(
-            lines(
-                "Slow-down",
-                "Completion time divided by the time that the job ran, of the jobs that succeeded within an hour.",
-                event_quantiles("laneway_job_slowdown_ratio", _OF),
-            )
-        )
-        .with_panel(
-            lines(
-                "Jobs by state",
-                "Jobs that have not ended.",
-                (
-                    (
-                        'sum by (state) (laneway_jobs{namespace=~"$namespace", state!~"succeeded|failed"})',
-                        "{{state}}",
-                    ),
-                ),
-                stacked=True,
-            )
-        )
-        .with_panel(
-            lines(
-                "Preemptions",
-                "Jobs preempted in an hour, by how far and why.",
-                ((per_hour("laneway_preemptions_total", _OF, "action, reason"), "{{action}}: {{reason}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(slow_down())
+        .with_panel(jobs_by_state())
+        .with_panel(preemptions())
         .with_panel(
             lines(
                 "Restarts and evictions",
                 "In an hour: restarts after a worker failed, and containers that the watchdog stopped.",
                 (
-                    (per_hour("laneway_restarts_total", _OF), "worker failed"),
-                    (per_hour("laneway_watchdog_evictions_total", _OF, "reason"), "stopped: {{reason}}"),
+                    (per_hour("laneway_restarts_total", CHOSEN), "worker failed"),
+                    (per_hour("laneway_watchdog_evictions_total", CHOSEN, "reason"), "stopped: {{reason}}"),
                 ),
             )
         )
@@ -151,7 +119,7 @@ def _waits(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
     def of_job(function: str, metric: str) -> str:
-        return f"{function} by ({_JOB}) ({metric}{_OF})"
+        return f"{function} by ({_JOB}) ({metric}{CHOSEN})"
 
     return (
         built.with_row(dashboard.Row("Jobs"))
@@ -175,7 +143,7 @@ def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
             rows(
                 "GPU-hours by job",
                 "Of the jobs of the last seven days, also of those that are gone. Needs the chart's recording rules.",
-                (("GPU-hours", f"topk(100, training_job:laneway_gpu_hours:max7d{_OF})", "short"),),
+                (("GPU-hours", f"topk(100, training_job:laneway_gpu_hours:max7d{CHOSEN})", "short"),),
                 width=10,
                 height=14,
             )

@@ -1,0 +1,64 @@
+"""Panels about the jobs of the chosen namespaces, which stand on more than one dashboard."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import timeseries
+
+from hack.dashboards.panels import event_quantiles, lines, per_hour, rate
+
+CHOSEN = '{namespace=~"$namespace"}'
+"""Selects the series of the chosen namespaces."""
+
+
+def jobs_by_state() -> timeseries.Panel:
+    """Returns how many jobs are in each state."""
+    return lines(
+        "Jobs by state",
+        "Jobs that have not ended.",
+        (
+            (
+                'sum by (state) (laneway_jobs{namespace=~"$namespace", state!~"succeeded|failed"})',
+                "{{state}}",
+            ),
+        ),
+        stacked=True,
+    )
+
+
+def lost_gpu_time() -> timeseries.Panel:
+    """Returns what was lost with attempts."""
+    return lines(
+        "GPU time lost",
+        "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
+        ((rate("laneway_lost_gpu_seconds_total", CHOSEN, "reason", "1h"), "{{reason}}"),),
+        stacked=True,
+    )
+
+
+def preemptions() -> timeseries.Panel:
+    """Returns how many jobs were preempted."""
+    return lines(
+        "Preemptions",
+        "Jobs preempted in an hour, by how far and why.",
+        ((per_hour("laneway_preemptions_total", CHOSEN, "action, reason"), "{{action}}: {{reason}}"),),
+        stacked=True,
+    )
+
+
+def slow_down() -> timeseries.Panel:
+    """Returns how much later jobs ended than alone."""
+    return lines(
+        "Slow-down",
+        "Completion time divided by the time that the job ran, of the jobs that succeeded within an hour.",
+        event_quantiles("laneway_job_slowdown_ratio", CHOSEN),
+    )
+
+
+def waiting_time() -> timeseries.Panel:
+    """Returns how long jobs waited."""
+    return lines(
+        "Waiting time",
+        "From waiting to running, of the jobs that started within an hour.",
+        event_quantiles("laneway_job_wait_duration_seconds", CHOSEN),
+        unit="s",
+    )

@@ -176,6 +176,15 @@ FOR_OTHERS = [
         "It starts when 3 more GPUs become available, as other jobs end or are preempted.",
     ),
     (
+        "others hold the GPUs of the nodes that can be used",
+        [a_node("l", 1, sick=[0]), a_node("m", 2, cordoned=True), a_node("n", 1)],
+        [a_job("x").runs_on("n/0")],
+        job(),
+        WaitingCode.GPUS_BUSY,
+        "It needs 1 GPU; 0 of 4 suitable GPUs are available; 1 of l is unhealthy; m takes no workers (it is cordoned).",
+        "It starts when 1 more GPU becomes available, as other jobs end or are preempted.",
+    ),
+    (
         "a share that nobody has left",
         [a_node("n", 1)],
         [a_job("x").share(80).runs_on("n/0")],

@@ -172,7 +172,7 @@ def waiting_for_others(
         or awaiting_mps_limit(job, capacity)
         or _awaiting_better_place(job, capacity, placement)
         or _fragmented(job, capacity, free_gpus)
-        or _busy(job, cluster_capacity, free_gpus)
+        or _busy(job, cluster_capacity, capacity.avoided(job), free_gpus)
     )
     if job.demand.preempts:
         return reason
@@ -286,12 +286,15 @@ def _fragmented(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReas
     )
 
 
-def _busy(job: Job, cluster_capacity: ClusterCapacity, free_gpus: int) -> WaitingReason:
+def _busy(
+    job: Job, cluster_capacity: ClusterCapacity, avoided: frozenset[int], free_gpus: int
+) -> WaitingReason:
     lacking = max(1, job.demand.gpus - free_gpus)
+    unusable = cluster_capacity.unusable(job.demand, avoided)
     return WaitingReason(
         WaitingCode.GPUS_BUSY,
         f"It needs {needs(job.demand)}; {free_gpus} of {cluster_capacity.suitable_gpus(job.demand)} suitable GPUs "
-        f"{'is' if free_gpus == 1 else 'are'} available.",
+        f"{'is' if free_gpus == 1 else 'are'} available{f'; {unusable}' if unusable else ''}.",
         f"It starts when {lacking} more {'GPU becomes' if lacking == 1 else 'GPUs become'} available, as other jobs end or are "
         "preempted.",
         lacking_gpus=lacking,

@@ -72,6 +72,10 @@ class ClusterCapacity:
             )
         return self._suitable_gpus[demand]
 
+    def unusable(self, demand: Demand, avoided: frozenset[int]) -> str:
+        """Return what keeps a gang from GPUs that exist, in words and with the first nodes; empty where nothing does."""
+        return "; ".join(self._causes(demand, avoided))
+
     def _never(self, demand: Demand) -> WaitingReason | None:
         """Return why a gang cannot run in this cluster even if it were empty; None if it could."""
         if not self._all:
@@ -104,7 +108,7 @@ class ClusterCapacity:
             for gpu_class, count in counts.items()
             if node not in avoided and _suits(demand, gpu_class)
         )
-        causes = "; ".join(self._causes(demand, avoided)) or "no node is left"
+        causes = self.unusable(demand, avoided) or "no node is left"
         return WaitingReason(
             WaitingCode.NODES_UNAVAILABLE,
             f"It needs {needs(demand)}; {usable} of {self.suitable_gpus(demand)} suitable GPUs can be used now: {causes}.",

@@ -55,7 +55,7 @@ def worker_pod(
         runtime_class: of a worker whose template names none; empty: the node's default.
     """
     template = copy.deepcopy(spec.template)
-    metadata = template.get("metadata") or {}
+    given = template.get("metadata") or {}
     pod_spec: dict[str, Any] = template["spec"]
     name = worker_name(job.name, worker.worker)
     _pin(pod_spec, worker.node)
@@ -88,31 +88,42 @@ def worker_pod(
         "metadata": {
             "name": name,
             "namespace": job.namespace,
-            "labels": {
-                **(metadata.get("labels") or {}),
-                names.JOB_LABEL: job.name,
-                names.JOB_UID_LABEL: job.uid,
-                names.RANK_LABEL: str(worker.worker),
-                names.ATTEMPT_LABEL: str(attempt),
-                **({names.GANG_LABEL: "true"} if spec.workers > 1 else {}),
-            },
-            "annotations": {
-                **(metadata.get("annotations") or {}),
-                names.GPUS_ANNOTATION: ",".join(worker.gpus),
-                names.TEMPLATE_HASH_ANNOTATION: template_hash(spec),
-                names.SPANS_GPUS_ANNOTATION: "true" if spec.spans_gpus else "false",
-                names.SHARING_ANNOTATION: str(spec.sharing),
-                **(
-                    {names.MINIMUM_ENFORCEMENT_ANNOTATION: spec.minimum_enforcement}
-                    if spec.minimum_enforcement
-                    else {}
-                ),
-                **({names.PROFILE_ANNOTATION: profile.model_dump_json()} if profile else {}),
-            },
+            "labels": {**(given.get("labels") or {}), **_labels(job, spec, worker, attempt)},
+            "annotations": {**(given.get("annotations") or {}), **_annotations(spec, worker, profile)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": pod_spec,
     }
+
+
+def _labels(
+    job: JobRecord, spec: TrainingJobSpec, worker: WorkerPlacementStatus, attempt: int
+) -> dict[str, str]:
+    labels = {
+        names.JOB_LABEL: job.name,
+        names.JOB_UID_LABEL: job.uid,
+        names.RANK_LABEL: str(worker.worker),
+        names.ATTEMPT_LABEL: str(attempt),
+    }
+    if spec.workers > 1:
+        labels[names.GANG_LABEL] = "true"
+    return labels
+
+
+def _annotations(
+    spec: TrainingJobSpec, worker: WorkerPlacementStatus, profile: TemplateProfile | None
+) -> dict[str, str]:
+    annotations = {
+        names.GPUS_ANNOTATION: ",".join(worker.gpus),
+        names.TEMPLATE_HASH_ANNOTATION: template_hash(spec),
+        names.SPANS_GPUS_ANNOTATION: "true" if spec.spans_gpus else "false",
+        names.SHARING_ANNOTATION: str(spec.sharing),
+    }
+    if spec.minimum_enforcement:
+        annotations[names.MINIMUM_ENFORCEMENT_ANNOTATION] = spec.minimum_enforcement
+    if profile:
+        annotations[names.PROFILE_ANNOTATION] = profile.model_dump_json()
+    return annotations
 
 
 def gang_service(namespace: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -22,10 +23,11 @@ OpenPage = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Chromium, which `make setup` installs on Debian."""
-    chromium = shutil.which("chromium")
+    """Chromium, which `make setup` installs on Debian, or Chrome. CI has one of them."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("chromium is not on the PATH")
+        assert "CI" not in os.environ, "neither chromium nor google-chrome is on the PATH: install one"
+        pytest.skip("neither chromium nor google-chrome is on the PATH")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser

@@ -9,7 +9,7 @@
 #   docker build --secret id=pip,src=/etc/pip.conf …
 ARG BASE=python:3.13-slim
 ARG BUILD_BASE=${BASE}
-ARG EXAMPLES_BASE=debian:trixie-slim
+ARG EXAMPLES_BASE=examples-base
 # Docker knows it anyway. buildah and Podman otherwise take the builder's platform in FROM, or that of the stage before.
 ARG TARGETPLATFORM
 
@@ -155,12 +155,13 @@ COPY --from=client-own /client /client
 COPY --from=interposer /interposer /client
 ENTRYPOINT ["python3", "/usr/local/bin/install_client.py"]
 
+FROM --platform=$TARGETPLATFORM debian:trixie-slim AS examples-base
+RUN apt-get update -q && apt-get install -q -y --no-install-recommends python3-sklearn python3-torch && rm -rf /var/lib/apt/lists/*
+
 # A user's image, as a user would write it: PyTorch, scikit-learn and scripts, without Laneway.
 FROM --platform=$TARGETPLATFORM ${EXAMPLES_BASE} AS examples
 LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.source=https://github.com/laneway/laneway
 ENV PYTHONUNBUFFERED=1
-RUN python3 -c "import sklearn, torch" 2>/dev/null \
-    || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-sklearn python3-torch && rm -rf /var/lib/apt/lists/*; }
 COPY examples /opt/examples
 WORKDIR /opt/examples
 CMD ["python3"]

@@ -16,20 +16,20 @@ from pathlib import Path
 from hack.cluster.cache import cache_folder, exclusive
 from hack.images.architectures import host
 from hack.images.chroot import ImageError, require_tools, run
-from hack.images.recipes import RECIPES, recipe_hash
+from hack.images.recipes import MADE, RECIPES, recipe_hash
 from hack.images.rootfs import root_file_system
 from hack.images.targets import ROOT, Target
 from hack.images.wheels import wheelhouse
 
-# $1: the root file system; $2: the image's name; $3: its architecture; then buildah's own command. A root file system's devices are for chroot.
+# $1: the root file system; $2: the image's name; $3: its architecture; $4: the time of its files; then buildah's own command. A root file system's devices are for chroot.
 _MAKE_BASE_IMAGE = """
-root=$1 name=$2 architecture=$3; shift 3
+root=$1 name=$2 architecture=$3 made=$4; shift 4
 container=$("$@" from scratch)
 mounted=$("$@" mount "$container")
 cp -a "$root/." "$mounted"
 find "$mounted/dev" -mindepth 1 -delete
 "$@" config --arch "$architecture" --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env LANG=C.UTF-8 "$container"
-"$@" commit --rm --format oci "$container" "$name"
+"$@" commit --rm --format oci --timestamp "$made" "$container" "$name"
 """
 
 
@@ -84,7 +84,8 @@ class Buildah:
             return name
         print(f"making the base image {name}", file=sys.stderr, flush=True)
         # One shell for all steps: what buildah mounts is there for this mount namespace only.
-        run(["sh", "-euc", _MAKE_BASE_IMAGE, "make", str(root), name, architecture, *self._buildah()])
+        arguments = [str(root), name, architecture, str(MADE), *self._buildah()]
+        run(["sh", "-euc", _MAKE_BASE_IMAGE, "make", *arguments])
         return name
 
     def _has(self, name: str) -> bool:

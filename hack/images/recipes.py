@@ -12,6 +12,9 @@ from pathlib import Path
 SUITE = "trixie"
 """Debian 13: its Python is 3.13, for which the requirement files are locked, and it has PyTorch 2.6 without CUDA."""
 
+MADE = 1754697600
+"""The day of Debian 13's release, in seconds since 1970: the time of base images and of all files in them."""
+
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 
 
@@ -48,8 +51,10 @@ DOCUMENTATION = (
 APT_LEFTOVERS = (
     "var/cache/apt/*",
     "var/cache/debconf/*-old",
+    "var/cache/ldconfig/*",
     "var/lib/apt/lists/*",
     "var/lib/dpkg/*-old",
+    "var/lib/dpkg/available",
     "var/log/*.log",
     "var/log/apt/*",
 )
@@ -79,10 +84,10 @@ EXAMPLES = Recipe(
         # Not NumPy's: numpy.testing, which SciPy imports, needs a module from among its tests.
         *(f"usr/lib/python3/dist-packages/{package}/**/tests" for package in WITH_TESTS),
         # AMD's compiler and runtime (220 MB): only UCX's plug-in for ROCm asks for them, and loads without.
-        "usr/lib/x86_64-linux-gnu/libLLVM*.so*",
-        "usr/lib/x86_64-linux-gnu/libamd_comgr.so*",
-        "usr/lib/x86_64-linux-gnu/libamdhip64.so*",
-        "usr/lib/x86_64-linux-gnu/ucx/libuc?_rocm*",
+        "usr/lib/*-linux-gnu/libLLVM*.so*",
+        "usr/lib/*-linux-gnu/libamd_comgr.so*",
+        "usr/lib/*-linux-gnu/libamdhip64.so*",
+        "usr/lib/*-linux-gnu/ucx/libuc?_rocm*",
     ),
     # A pod that must compile PyTorch's modules first starts seconds later; with byte code for all modules the image is 150 MB larger.
     warm_up=(

@@ -52,9 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser(
         "build", help="build the release of the tree's version into a folder, which it prints"
     )
-    build.add_argument("--key", type=Path, help="a private key in PEM, which signs the checksums")
+    build.add_argument(
+        "--key", type=Path, help="a private key in PEM, which signs checksums, images and chart"
+    )
     push = commands.add_parser(
-        "publish", help="push images and chart to a registry; prints them with their digests"
+        "publish",
+        help="push images, chart and their signatures to a registry; prints them with their digests",
     )
     push.add_argument("--registry", default=REGISTRY, help="its host, and a path if it has one (%(default)s)")
     push.add_argument("--insecure", action="store_true", help="over HTTP")

@@ -14,6 +14,7 @@ from hack.release.images import build_images
 from hack.release.kubectl_plugin import build_plugin
 from hack.release.oci_layout import ENDING
 from hack.release.sbom import write_archive_document, write_image_documents
+from hack.release.signatures import sign_images
 from hack.release.version import CHANGELOG, check_version
 
 
@@ -24,7 +25,7 @@ def build_release(folder: Path, version: str, epoch: int, key: Path | None) -> N
         folder: does not exist, or is an earlier release, which is replaced.
         version: the tree's.
         epoch: time of all files, in seconds since 1970. Equal trees, times and base images give equal files, except signatures.
-        key: a private key in PEM, which signs the checksums; None for no signature.
+        key: a private key in PEM, which signs the checksums, the images and the chart; None for no signature.
 
     Raises:
         ReleaseError, ImageError, ClusterError: a part cannot be built; the message says why.
@@ -39,6 +40,7 @@ def build_release(folder: Path, version: str, epoch: int, key: Path | None) -> N
     sums = write_checksums(partial)
     if key is not None:
         sign(sums, key)
+        sign_images(partial, key, epoch)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
 

@@ -1,7 +1,6 @@
 """`SHA256SUMS` of all files of a release, and its signature.
 
-The signature covers the release, because images and charts name their parts by digest. It is an ECDSA or RSA signature over SHA-256, in
-base64, as cosign and openssl check it.
+A signature is ECDSA's or RSA's over SHA-256, in base64, as cosign and openssl check it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,14 @@ def write_checksums(folder: Path) -> Path:
 
 
 def sign(file: Path, key: Path) -> Path:
-    """Writes the signature of `file` beside it, with `.sig` behind its name; returns the signature's file.
+    """Writes the signature of `file` beside it, with `.sig` behind its name; returns the signature's file."""
+    signed = file.with_name(f"{file.name}.sig")
+    signed.write_text(f"{signature(file, key)}\n", encoding="ascii")
+    return signed
+
+
+def signature(file: Path, key: Path) -> str:
+    """Returns the signature of `file`.
 
     Args:
         key: a private key in PEM. openssl asks for its password, if it has one.
@@ -34,12 +40,10 @@ def sign(file: Path, key: Path) -> Path:
     Raises:
         ReleaseError: openssl is not installed, or cannot use the key.
     """
-    signature = file.with_name(f"{file.name}.sig")
     with tempfile.TemporaryDirectory() as scratch:
         binary = Path(scratch) / "signature"
         run(["openssl", "dgst", "-sha256", "-sign", key, "-out", binary, file])
-        signature.write_bytes(base64.b64encode(binary.read_bytes()) + b"\n")
-    return signature
+        return base64.b64encode(binary.read_bytes()).decode("ascii")
 
 
 def _sha256(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hack.images.build import build
@@ -12,8 +12,6 @@ from hack.release.oci_layout import ENDING, Layout
 
 LIST = "images.txt"
 ARCHITECTURES = ("amd64", "arm64")
-FOR_ONE_ONLY: Mapping[str, str] = {"examples": "amd64"}
-"""Images for one architecture: Debian's PyTorch of the examples is cut down by that architecture's paths."""
 
 
 def build_images(
@@ -39,8 +37,7 @@ def build_images(
     """
     archives: dict[str, list[Path]] = {name: [] for name in names}
     for architecture in architectures:
-        wanted = [name for name in names if FOR_ONE_ONLY.get(name, architecture) == architecture]
-        for image in build(wanted, architecture) if wanted else ():
+        for image in build(names, architecture):
             archives[image.name].append(image.archive)
     digests = {name: _index(name, built, folder, version, epoch) for name, built in archives.items()}
     lines = (f"{REGISTRY}/laneway/{name}:{version}@{digest}\n" for name, digest in digests.items())

@@ -19,6 +19,8 @@ from hack.release.failure import ReleaseError
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+TAG = "org.opencontainers.image.ref.name"
+"""The annotation with the tag, in a layout's index."""
 ENDING = ".oci.tar"
 """Of the name of an archive with a layout."""
 
@@ -82,18 +84,26 @@ class Layout:
 
     def write(self, archive: Path, tag: str, root: Descriptor, epoch: int) -> str:
         """Writes the layout, with `root` tagged, to a tar archive; returns the root's digest."""
-        named = {**root, "annotations": {"org.opencontainers.image.ref.name": tag}}
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}
-        (self.folder / "index.json").write_bytes(_json(index))
-        write_tar(archive, tree(self.folder), epoch)
+        self.write_all(archive, {tag: root}, epoch)
         digest: str = root["digest"]
         return digest
+
+    def write_all(self, archive: Path, tags: Mapping[str, Descriptor], epoch: int) -> None:
+        """Writes the layout, with images or artifacts by their tags, to a tar archive."""
+        write_index(self.folder, [{**root, "annotations": {TAG: tag}} for tag, root in tags.items()])
+        write_tar(archive, tree(self.folder), epoch)
 
     def _extract(self, source: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         file = source.extractfile(member)
         assert file is not None, member.name
         with file, (self.folder / member.name).open("wb") as target:
             shutil.copyfileobj(file, target)
+
+
+def write_index(folder: Path, manifests: Sequence[Descriptor]) -> None:
+    """Writes the index of the layout in `folder`."""
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(manifests)}
+    (folder / "index.json").write_bytes(_json(index))
 
 
 def read_json(archive: tarfile.TarFile, digest: str = "") -> dict[str, Any]:

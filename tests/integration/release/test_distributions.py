@@ -12,6 +12,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from hack.release.distributions import DISTRIBUTIONS, ROOT, build_distributions
 from tests.support.torch_runtime import CLIENT
@@ -87,6 +88,24 @@ def test_pip_installs_the_client(built: list[Path], python: str, tmp_path: Path)
     code = "import laneway.client as client; print(dir(client)); client.report(loss=1.0)"
     done = subprocess.run([own, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == f"{API}\n"
+
+
+def test_the_command_line_needs_the_simulator_for_its_extra_only(built: list[Path]) -> None:
+    needed = {
+        name: [Requirement(text) for text in metadata(wheel(built, name)).get_all("Requires-Dist", [])]
+        for name in DISTRIBUTIONS
+    }
+
+    def reached(name: str, extras: set[str]) -> set[str]:
+        found = {name}
+        for each in needed.get(name.removeprefix("laneway-").replace("-", "_"), []):
+            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                found |= reached(each.name, each.extras)
+        return found
+
+    simulator = {"laneway-simulator", "numpy", "scipy"}
+    assert not simulator & reached("laneway-cli", set())
+    assert simulator <= reached("laneway-cli", {"simulator"})
 
 
 def test_versions_and_pins_agree() -> None:

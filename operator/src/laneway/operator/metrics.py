@@ -42,6 +42,12 @@ JOB_ATTAINED_SERVICE = MetricSpec(
     "GPU-seconds of attained service of a job.",
     ("namespace", "training_job"),
 )
+JOB_HELD_GPU_SECONDS = MetricSpec(
+    "laneway_job_held_gpu_seconds",
+    "gauge",
+    "GPU time that a job has held while it ran.",
+    ("namespace", "training_job"),
+)
 JOB_WAITING = MetricSpec(
     "laneway_job_waiting_seconds",
     "gauge",
@@ -51,19 +57,28 @@ JOB_WAITING = MetricSpec(
 JOB_GPU_SHARE = MetricSpec(
     "laneway_job_gpu_share_ratio",
     "gauge",
-    "Part of a GPU that a job holds; 1 is a whole GPU.",
+    "Share of a GPU that a job has, also while it starts or is paused. Shares of jobs that take turns add up to more than 1.",
+    ("namespace", "training_job", "node", "gpu_uuid"),
+)
+JOB_HELD_GPUS = MetricSpec(
+    "laneway_job_held_gpus",
+    "gauge",
+    "Part of a GPU that a running job holds: its share, divided by the sum of its GPU's shares where that is more than 1.",
     ("namespace", "training_job", "node", "gpu_uuid"),
 )
 USABLE_GPUS = MetricSpec(
     "laneway_usable_gpus", "gauge", "Healthy GPUs on nodes where jobs may start, by model.", ("model",)
 )
 IDLE_GPUS = MetricSpec(
-    "laneway_idle_gpus", "gauge", "The parts of usable GPUs that nothing holds, in GPUs.", ("model",)
+    "laneway_idle_gpus",
+    "gauge",
+    "The parts of usable GPUs that are not allocated, or to paused jobs only, in GPUs.",
+    ("model",),
 )
 FRAGMENTED_GPUS = MetricSpec(
     "laneway_fragmented_gpus",
     "gauge",
-    "The part of laneway_idle_gpus on GPUs that are partly held, where no job that requests whole GPUs fits.",
+    "The part of laneway_idle_gpus on GPUs that are partly allocated, where no job that requests whole GPUs fits.",
     ("model",),
 )
 CYCLE_DURATION = MetricSpec(
@@ -104,8 +119,10 @@ METRICS = (
     JOBS,
     QUEUE_JOBS,
     JOB_ATTAINED_SERVICE,
+    JOB_HELD_GPU_SECONDS,
     JOB_WAITING,
     JOB_GPU_SHARE,
+    JOB_HELD_GPUS,
     USABLE_GPUS,
     IDLE_GPUS,
     FRAGMENTED_GPUS,

@@ -221,11 +221,12 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Nodes",
-                "Nodes with an agent and with a registered plugin; nodes whose agent is silent.",
+                "Nodes with an agent and with a registered plugin; nodes whose agent is silent, and whose kubelet offers no shares.",
                 (
                     ("count(count by (node) (laneway_gpu_info))", "agents"),
                     ("sum(laneway_device_plugin_registered)", "registered plugins"),
-                    ("max(laneway_silent_nodes)", "silent"),
+                    ("sum(laneway_node_agent_silent)", "silent"),
+                    ("sum(laneway_node_shares_missing)", "without shares"),
                 ),
                 width=12,
             )

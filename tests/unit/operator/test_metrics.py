@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 from laneway.operator.cycle.held_parts import HeldParts
-from laneway.operator.cycle.job_figures import job_gauges, no_job_gauges
+from laneway.operator.cycle.job_figures import job_gauges, no_gauges
 from laneway.operator.http_server import serve
 from laneway.operator.metrics import Metrics
 
@@ -30,7 +30,7 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     assert 'laneway_jobs{namespace="ns",state="succeeded"} 2.0' in page
     assert 'laneway_jobs{namespace="ns",state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
-    metrics.show(no_job_gauges)
+    metrics.show(no_gauges)
     page = metrics.render().decode()
     assert "ns" not in {label for line in page.splitlines() for label in line.split('"')}
 

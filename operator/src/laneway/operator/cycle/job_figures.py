@@ -10,8 +10,10 @@ from laneway.api.rfc3339 import parse_time
 from laneway.operator import metrics
 from laneway.operator.cycle.gpu_figures import gpu_gauges
 from laneway.operator.cycle.held_parts import HeldParts
+from laneway.operator.cycle.node_figures import node_gauges
 from laneway.operator.lifecycle import accounting
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.training_metrics import training_metrics
 from laneway.scheduling import JobState
 from prometheus_client.core import GaugeMetricFamily
@@ -82,10 +84,11 @@ def job_gauges(
     yield from training_metrics(known)
 
 
-def no_job_gauges() -> Iterator[GaugeMetricFamily]:
+def no_gauges() -> Iterator[GaugeMetricFamily]:
     """Yield the gauges of a replica that does not lead, without a series."""
     yield from job_gauges((), {}, HeldParts(), 0.0)
     yield from gpu_gauges((), ())
+    yield from node_gauges(ClusterState())
 
 
 def _state_name(reconciled: ReconciledJob) -> str:

@@ -6,6 +6,7 @@ from grafana_foundation_sdk.builders import dashboard
 
 from hack.dashboards.job_panels import (
     CHOSEN,
+    held_gpus,
     jobs_by_state,
     lost_gpu_time,
     preemptions,
@@ -47,7 +48,11 @@ def cluster() -> dashboard.Dashboard:
 def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
     for panel in (
         number("GPUs", "Healthy GPUs on nodes where jobs may start.", "sum(laneway_usable_gpus)"),
-        number("Idle GPUs", "The parts of them that nothing holds.", "sum(laneway_idle_gpus)"),
+        number(
+            "Idle GPUs",
+            "The parts of them that are not allocated, or to paused jobs only.",
+            "sum(laneway_idle_gpus)",
+        ),
         number(
             "Unhealthy GPUs", "Nodes offer no shares of them.", "count(laneway_gpu_healthy == 0) or vector(0)"
         ),
@@ -64,29 +69,23 @@ def _jobs_in(state: str) -> str:
 
 
 def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    share = f"laneway_job_gpu_share_ratio{CHOSEN}"
+    held = f"laneway_job_held_gpus{CHOSEN}"
     return (
         built.with_row(dashboard.Row("GPUs"))
         .with_panel(
             lines(
                 "GPUs in use",
-                "Usable GPUs; what is held of them; what is computed on; idle parts of GPUs that are partly held.",
+                "Usable GPUs; what is allocated of them; what running jobs hold; what is computed on; idle parts of GPUs that are partly allocated.",
                 (
                     ("sum(laneway_usable_gpus)", "usable"),
-                    ("sum(laneway_usable_gpus) - sum(laneway_idle_gpus)", "held"),
+                    ("sum(laneway_usable_gpus) - sum(laneway_idle_gpus)", "allocated"),
+                    ("sum(laneway_job_held_gpus)", "held"),
                     (rate("laneway_used_gpu_seconds_total"), "used"),
                     ("sum(laneway_fragmented_gpus)", "in fragments"),
                 ),
             )
         )
-        .with_panel(
-            lines(
-                "Held GPUs by namespace",
-                "What jobs hold, paused ones included. More than the GPUs that there are where jobs share them.",
-                ((f"sum by (namespace) ({share})", "{{namespace}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(held_gpus())
         .with_panel(
             lines(
                 "Utilization",
@@ -111,10 +110,10 @@ def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Power by namespace (DCGM)",
-                "Power of the GPUs that jobs hold, by their shares. Needs dcgm-exporter.",
+                "Power of the GPUs that jobs hold, by the parts that they hold. Needs dcgm-exporter.",
                 (
                     (
-                        f"sum by (namespace) ({share} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
+                        f"sum by (namespace) ({held} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
                         "{{namespace}}",
                     ),
                 ),
@@ -222,11 +221,12 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Nodes",
-                "Nodes with an agent and with a registered plugin; nodes whose agent is silent.",
+                "Nodes with an agent and with a registered plugin; nodes whose agent is silent, and whose kubelet offers no shares.",
                 (
                     ("count(count by (node) (laneway_gpu_info))", "agents"),
                     ("sum(laneway_device_plugin_registered)", "registered plugins"),
-                    ("max(laneway_silent_nodes)", "silent"),
+                    ("sum(laneway_node_agent_silent)", "silent"),
+                    ("sum(laneway_node_shares_missing)", "without shares"),
                 ),
                 width=12,
             )

@@ -115,14 +115,19 @@ def _load(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    share = f"sum by (namespace, training_job, gpu_uuid) (laneway_job_gpu_share_ratio{_OF})"
+    def of_job(metric: str) -> str:
+        return f"sum by (namespace, training_job, gpu_uuid) ({metric}{_OF})"
+
     return (
         built.with_row(dashboard.Row("Who shares them"))
         .with_panel(
             rows(
                 "Jobs",
-                "The share of each job. The shares of a GPU are more than 1 together where jobs share its time.",
-                (("Share", share, "percentunit"),),
+                "Shares of a GPU add up to more than 1 where jobs take turns on it. Held: the part of the GPU that a running job has then.",
+                (
+                    ("Share", of_job("laneway_job_gpu_share_ratio"), "percentunit"),
+                    ("Held", of_job("laneway_job_held_gpus"), "percentunit"),
+                ),
                 width=12,
                 height=8,
                 links=[job_link()],

@@ -35,7 +35,11 @@ def _by_pod(metric: str) -> str:
 
 def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
     for panel in (
-        number("GPUs", "A share of 30 % counts as 0.3 of a GPU.", f"sum(laneway_job_gpu_share_ratio{_OF})"),
+        number(
+            "GPUs",
+            "Its shares of GPUs; 30 % count as 0.3 of a GPU.",
+            f"sum(laneway_job_gpu_share_ratio{_OF})",
+        ),
         number(
             "Waiting",
             "For how long it has waited; none while it runs.",
@@ -55,9 +59,9 @@ def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
             unit="s",
         ),
         number(
-            "Attained GPU-hours",
-            "Its service, by which it is ordered.",
-            f"{_of('laneway_job_attained_service_gpu_seconds')} / 3600",
+            "GPU-hours",
+            "Held while it ran.",
+            f"{_of('laneway_job_held_gpu_seconds')} / 3600",
         ),
         number(
             "Skew",
@@ -258,10 +262,10 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Power (DCGM)",
-                "Of its GPUs, by its shares. Needs dcgm-exporter.",
+                "Of its GPUs, by the parts that it holds. Needs dcgm-exporter.",
                 (
                     (
-                        f"sum(laneway_job_gpu_share_ratio{_OF} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
+                        f"sum(laneway_job_held_gpus{_OF} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
                         "power",
                     ),
                 ),

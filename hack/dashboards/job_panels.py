@@ -10,6 +10,16 @@ CHOSEN = '{namespace=~"$namespace"}'
 """Selects the series of the chosen namespaces."""
 
 
+def held_gpus() -> timeseries.Panel:
+    """Returns what running jobs hold."""
+    return lines(
+        "Held GPUs",
+        "Of running jobs. A share of 30 % counts as 0.3 of a GPU. Jobs that take turns on a GPU hold it once together.",
+        ((f"sum by (namespace) (laneway_job_held_gpus{CHOSEN})", "{{namespace}}"),),
+        stacked=True,
+    )
+
+
 def jobs_by_state() -> timeseries.Panel:
     """Returns how many jobs are in each state."""
     return lines(

@@ -6,6 +6,7 @@ from grafana_foundation_sdk.builders import dashboard
 
 from hack.dashboards.job_panels import (
     CHOSEN,
+    held_gpus,
     jobs_by_state,
     lost_gpu_time,
     preemptions,
@@ -66,17 +67,9 @@ def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _use(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    held = f"sum by (namespace) (laneway_job_gpu_share_ratio{CHOSEN})"
     return (
         built.with_row(dashboard.Row("GPUs"))
-        .with_panel(
-            lines(
-                "Held GPUs",
-                "A share of 30 % counts as 0.3 of a GPU.",
-                ((held, "{{namespace}}"),),
-                stacked=True,
-            )
-        )
+        .with_panel(held_gpus())
         .with_panel(
             lines(
                 "Used GPUs",
@@ -126,9 +119,10 @@ def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             rows(
                 "Unfinished jobs",
-                "Sorted by a click on a column. A job's name leads to its dashboard.",
+                "Shares: of GPUs, also while it starts or is paused. Held: of them, while it runs. A job's name leads to its dashboard.",
                 (
-                    ("GPUs", of_job("sum", "laneway_job_gpu_share_ratio"), "short"),
+                    ("Shares", of_job("sum", "laneway_job_gpu_share_ratio"), "short"),
+                    ("Held", of_job("sum", "laneway_job_held_gpus"), "short"),
                     ("Waiting", of_job("max", "laneway_job_waiting_seconds"), "s"),
                     ("Progress", of_job("max", "laneway_job_progress_ratio"), "percentunit"),
                     ("Remaining", of_job("max", "laneway_job_remaining_seconds"), "s"),

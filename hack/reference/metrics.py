@@ -62,7 +62,7 @@ of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ..
   Before the leader's first cycle, and on other replicas, there are no series of jobs and GPU models.
 - **`gpu_uuid`** is the label `UUID` of NVIDIA's dcgm-exporter; `node` is its label `Hostname` where
   the exporter runs with the node's name. To join:
-  `label_replace(DCGM_FI_DEV_POWER_USAGE, "gpu_uuid", "$1", "UUID", "(.+)") * on (gpu_uuid) group_left (namespace, training_job) laneway_job_gpu_share_ratio`.
+  `laneway_job_held_gpus * on (gpu_uuid) group_left () label_replace(DCGM_FI_DEV_POWER_USAGE, "gpu_uuid", "$1", "UUID", "(.+)")`.
 - **`training_job`** is the name of the TrainingJob; empty for a pod that is no worker of one.
 - Scrape with `honorLabels: true`, as the chart's monitors do: `namespace` and `pod` are those of the job.
 """

@@ -23,9 +23,7 @@ def page(node: Node) -> dict[str, str]:
     return {"agent": f"127.0.0.1:{node.port}/metrics"}
 
 
-def test_a_gpu_that_falls_off_the_bus_and_an_agent_that_is_killed(
-    make_node: MakeNode, tmp_path: Path
-) -> None:
+def test_a_gpu_that_falls_off_the_bus(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(health=QUICK).start()
     with prometheus(tmp_path, page(node), at_once=True) as server:
         in_order(server)
@@ -36,9 +34,6 @@ def test_a_gpu_that_falls_off_the_bus_and_an_agent_that_is_killed(
         for name in ("LanewayGPUUnhealthy", "LanewayGPUXIDErrors"):
             assert server.firing()[name]["gpu_uuid"] == node.gpus[1], "XID 13 is an application's own"
         assert server.firing()["LanewayGPUXIDErrors"]["class"] == "reset"
-        node.kill()
-        eventually("the agent's alert fires", lambda: "LanewayNodeAgentDown" in server.firing())
-        assert server.firing()["LanewayNodeAgentDown"]["node"] == "n1"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may stop the processes of pods")

@@ -19,6 +19,7 @@ from tests.support.operator.fixtures import SYSTEM_NAMESPACE
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
+from tests.support.prometheus_process import prometheus
 
 OPERATOR_CONFIG: dict[str, Any] = copy.deepcopy(FAST)
 OPERATOR_CONFIG["timeouts"]["silentNodeSeconds"] = 20
@@ -62,6 +63,25 @@ async def test_no_job_starts_on_a_node_while_its_agent_is_silent(
     await cluster.run_all("second", 1)
     await cluster.until_condition("second", "Running")
     assert (await cluster.job("first"))["status"]["attempt"] == 1
+
+
+async def test_an_alert_names_a_node_while_its_agent_is_silent(
+    operator: OperatorProcess, cluster: PlayedCluster, node: Node, tmp_path: Path
+) -> None:
+    with prometheus(tmp_path, {"operator": await operator.metrics_page()}, at_once=True) as server:
+
+        async def fires() -> bool:
+            return server.firing().get("LanewayNodeAgentDown", {}).get("node") == node.name
+
+        async def seen() -> bool:
+            return bool(server.samples(f'laneway_node_agent_silent{{node="{node.name}"}} == 0'))
+
+        await until("the agent is heard of", seen)
+        assert not await fires()
+        node.kill()
+        await until("its alert fires", fires, 120)
+        node.start("--port", "0")
+        await until("its alert ends", seen, 120)
 
 
 async def test_an_idle_agent_renews_its_lease_and_does_not_write_its_gpu_node(

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import yaml
 
+from tests.support.operator.waiting import until
+
 FAST: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
@@ -103,6 +105,14 @@ class OperatorProcess:
         """Where it serves metrics, in its last run; None while it does not."""
         found = re.findall(r'"serving metrics and health".*?"port": (\d+)', self.log)
         return int(found[-1]) if found else None
+
+    async def metrics_page(self) -> str:
+        """Return where Prometheus finds its metrics, once it serves them."""
+
+        async def port() -> int | None:
+            return self.port
+
+        return f"127.0.0.1:{await until('the operator serves', port)}/metrics"
 
     def get(self, path: str) -> str:
         """Return a page of its HTTP server."""

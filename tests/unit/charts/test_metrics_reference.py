@@ -9,7 +9,7 @@ from laneway.api.health_config import HealthConfig
 from laneway.api.metric import MetricSpec
 from laneway.device_plugin.metrics import Metrics as DevicePluginMetrics
 from laneway.node_agent.report.metrics import AgentCollector, process_registry
-from laneway.operator.cycle.job_figures import no_job_gauges
+from laneway.operator.cycle.job_figures import no_gauges
 from laneway.operator.metrics import Metrics as OperatorMetrics
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -32,7 +32,7 @@ def pages() -> dict[str, bytes]:
     agent = process_registry()
     agent.register(AgentCollector("n1", lambda: (), HealthConfig()))
     operator = OperatorMetrics()
-    operator.show(no_job_gauges)
+    operator.show(no_gauges)
     operator.namespaces.begin("team")
     return {
         "Operator": operator.render(),

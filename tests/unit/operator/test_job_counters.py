@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ProgressStatus
+from laneway.operator.cycle.held_parts import HeldParts
 from laneway.operator.execute import job_counters
 from laneway.operator.lifecycle import transitions
 from laneway.operator.namespace_metrics import NamespaceMetrics
@@ -17,9 +18,11 @@ from tests.unit.operator.builders.jobs import JobBuilder
 
 def counted(job: JobBuilder, *step: object) -> dict[tuple[str, ...], float]:
     """The samples other than 0 once a step of ``transitions`` is written, by name and labels."""
-    before = job.record
+    before, parts = job.record, HeldParts()
+    parts.update(before.uid, before.status, NOW)
+    after = parts.counted(before.uid, before.status, job.after(*step).record.status, NOW)
     registry = CollectorRegistry()
-    job_counters.count(NamespaceMetrics(registry), a_write(before, job.after(*step).record.status))
+    job_counters.count(NamespaceMetrics(registry), a_write(before, after))
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     assert {sample.labels["namespace"] for sample in samples} == {"ns"}
     return {

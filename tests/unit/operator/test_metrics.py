@@ -6,7 +6,8 @@ import asyncio
 import urllib.error
 import urllib.request
 
-from laneway.operator.cycle.job_figures import job_gauges, no_job_gauges
+from laneway.operator.cycle.held_parts import HeldParts
+from laneway.operator.cycle.job_figures import job_gauges, no_gauges
 from laneway.operator.http_server import serve
 from laneway.operator.metrics import Metrics
 
@@ -21,7 +22,7 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     builder = a_job("a").share(40).placed("n1", percent=40).running(since=NOW)
     job = builder.status(attained_service_gpu_milliseconds=12_500).record
     reconciled = reconciled_job_of(job, a_pod(job).running(since=NOW).record)
-    metrics.show(lambda: job_gauges([reconciled], {("ns", "succeeded"): 2}, NOW))
+    metrics.show(lambda: job_gauges([reconciled], {("ns", "succeeded"): 2}, HeldParts(), NOW))
     page = metrics.render().decode()
     assert SERVICE in page
     assert HOLDS in page
@@ -29,7 +30,7 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     assert 'laneway_jobs{namespace="ns",state="succeeded"} 2.0' in page
     assert 'laneway_jobs{namespace="ns",state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
-    metrics.show(no_job_gauges)
+    metrics.show(no_gauges)
     page = metrics.render().decode()
     assert "ns" not in {label for line in page.splitlines() for label in line.split('"')}
 

@@ -310,6 +310,12 @@ class TrainingJobStatus(Status):
         alias="attainedServiceGPUMilliseconds",
         ge=0,
     )
+    held_gpu_milliseconds: int = Field(
+        default=0,
+        description="GPU time held up to serviceCountedAt: as the service, but jobs that take turns on a GPU hold it once together.",
+        alias="heldGPUMilliseconds",
+        ge=0,
+    )
     executed_milliseconds: int = Field(default=0, description="Running time up to serviceCountedAt.", ge=0)
     service_counted_at: Time | None = Field(
         default=None,

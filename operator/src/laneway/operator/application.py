@@ -17,7 +17,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from laneway.operator.cycle.job_figures import no_job_gauges
+from laneway.operator.cycle.job_figures import no_gauges
 from laneway.operator.engine import Engine
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.writer import Writer
@@ -81,7 +81,7 @@ class _Replica:
         self._streamed = streamed
         self._api = api
         self._metrics = Metrics()
-        self._metrics.show(no_job_gauges)
+        self._metrics.show(no_gauges)
         api.answered = lambda method, code: self._metrics.api_requests.labels(method, code).inc()
         self._cache = ClusterCache(time.time)
         lease_path = LEASES.path(namespace, config.lease.name)

@@ -18,7 +18,8 @@ from functools import partial
 
 from laneway.operator.collector import FullCollections, paused_collector
 from laneway.operator.cycle.cycle import Cycle, CycleResult
-from laneway.operator.cycle.job_figures import no_job_gauges
+from laneway.operator.cycle.job_figures import no_gauges
+from laneway.operator.cycle.node_figures import node_gauges
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.garbage_collector import GarbageCollector
 from laneway.operator.execute.leader import Leadership
@@ -180,7 +181,6 @@ class Engine:
         now_seconds = self._wall()
         executor = self._executor
         state = self._cache.state(self._config.timeouts.silent_node_seconds)
-        self._metrics.silent_nodes.set(len(state.silent_nodes & state.gpu_nodes.keys()))
         history = replace(
             executor.history(),
             template_refusals=self._trials.refusals,
@@ -206,7 +206,7 @@ class Engine:
             executor.begin_profile_deletion(surplus)
         self._decided_in_seconds = time.monotonic() - began_seconds
         self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
-        self._metrics.show(lambda: self._cycle.gauges(self._wall()))
+        self._metrics.show(lambda: (*self._cycle.gauges(self._wall()), *node_gauges(state)))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
         self._begin_upkeep(state, result)
         if self._tidies:
@@ -291,8 +291,7 @@ class Engine:
         self._waiting_pods.forget()
         self._listed_seconds = self._asked_seconds = None
         self._watched_since_seconds = math.inf
-        self._metrics.silent_nodes.set(0)
-        self._metrics.show(no_job_gauges)
+        self._metrics.show(no_gauges)
 
     def _list_is_due(self) -> bool:
         since_seconds = self._wall() - (self._listed_seconds or 0.0)

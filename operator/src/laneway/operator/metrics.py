@@ -1,7 +1,7 @@
 """The operator's Prometheus metrics (docs/metrics.md lists them).
 
-Counters and histograms are counted as things happen. Gauges about jobs are computed from the last cycle's state at each
-scrape, so the series of a job vanish with the job.
+Counters and histograms are counted as things happen. Gauges about jobs and nodes are computed from the last cycle's
+state at each scrape, so the series of a job vanish with the job.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ JOB_ATTAINED_SERVICE = MetricSpec(
     "GPU-seconds of attained service of a job.",
     ("namespace", "training_job"),
 )
+JOB_HELD_GPU_SECONDS = MetricSpec(
+    "laneway_job_held_gpu_seconds",
+    "gauge",
+    "GPU time that a job has held while it ran.",
+    ("namespace", "training_job"),
+)
 JOB_WAITING = MetricSpec(
     "laneway_job_waiting_seconds",
     "gauge",
@@ -51,19 +57,28 @@ JOB_WAITING = MetricSpec(
 JOB_GPU_SHARE = MetricSpec(
     "laneway_job_gpu_share_ratio",
     "gauge",
-    "Part of a GPU that a job holds; 1 is a whole GPU.",
+    "Share of a GPU that a job has, also while it starts or is paused. Shares of jobs that take turns add up to more than 1.",
+    ("namespace", "training_job", "node", "gpu_uuid"),
+)
+JOB_HELD_GPUS = MetricSpec(
+    "laneway_job_held_gpus",
+    "gauge",
+    "Part of a GPU that a running job holds: its share, divided by the sum of its GPU's shares where that is more than 1.",
     ("namespace", "training_job", "node", "gpu_uuid"),
 )
 USABLE_GPUS = MetricSpec(
     "laneway_usable_gpus", "gauge", "Healthy GPUs on nodes where jobs may start, by model.", ("model",)
 )
 IDLE_GPUS = MetricSpec(
-    "laneway_idle_gpus", "gauge", "The parts of usable GPUs that nothing holds, in GPUs.", ("model",)
+    "laneway_idle_gpus",
+    "gauge",
+    "The parts of usable GPUs that are not allocated, or to paused jobs only, in GPUs.",
+    ("model",),
 )
 FRAGMENTED_GPUS = MetricSpec(
     "laneway_fragmented_gpus",
     "gauge",
-    "The part of laneway_idle_gpus on GPUs that are partly held, where no job that requests whole GPUs fits.",
+    "The part of laneway_idle_gpus on GPUs that are partly allocated, where no job that requests whole GPUs fits.",
     ("model",),
 )
 CYCLE_DURATION = MetricSpec(
@@ -92,10 +107,17 @@ API_REQUESTS = MetricSpec(
     "Requests to the API server, without those of kopf's watches, by status code; <error>: no answer. WATCH: watches opened.",
     ("method", "code"),
 )
-SILENT_NODES = MetricSpec(
-    "laneway_silent_nodes",
+NODE_AGENT_SILENT = MetricSpec(
+    "laneway_node_agent_silent",
     "gauge",
-    "Nodes whose agent has not renewed its Lease for silentNodeSeconds, as the leader sees them.",
+    "1 while the agent of a node has not renewed its Lease for silentNodeSeconds, as the leader sees it.",
+    ("node",),
+)
+NODE_SHARES_MISSING = MetricSpec(
+    "laneway_node_shares_missing",
+    "gauge",
+    "1 while the kubelet of a node offers no shares though a GPU is healthy, as the leader sees it.",
+    ("node",),
 )
 LEADER = MetricSpec("laneway_leader", "gauge", "1 while this replica is the leader.")
 
@@ -104,8 +126,10 @@ METRICS = (
     JOBS,
     QUEUE_JOBS,
     JOB_ATTAINED_SERVICE,
+    JOB_HELD_GPU_SECONDS,
     JOB_WAITING,
     JOB_GPU_SHARE,
+    JOB_HELD_GPUS,
     USABLE_GPUS,
     IDLE_GPUS,
     FRAGMENTED_GPUS,
@@ -116,7 +140,8 @@ METRICS = (
     POLICY_FAILURES,
     API_WRITES,
     API_REQUESTS,
-    SILENT_NODES,
+    NODE_AGENT_SILENT,
+    NODE_SHARES_MISSING,
     LEADER,
 )
 """All metrics of the operator."""
@@ -127,7 +152,7 @@ _CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 Gauges = Callable[[], Iterable[GaugeMetricFamily]]
 
 
-class _JobsCollector(Collector):
+class _ShownCollector(Collector):
     def __init__(self) -> None:
         self.gauges: Gauges = tuple
 
@@ -140,8 +165,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._jobs = _JobsCollector()
-        self._registry.register(self._jobs)
+        self._shown = _ShownCollector()
+        self._registry.register(self._shown)
         registry = self._registry
         ProcessCollector(registry=registry)
         info = Info(BUILD_INFO.name.removesuffix("_info"), BUILD_INFO.help, registry=registry)
@@ -154,14 +179,11 @@ class Metrics:
             self.policy_failures.labels(stage)  # begins at 0: else its first increase cannot be seen
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
-        self.silent_nodes = Gauge(
-            SILENT_NODES.name, SILENT_NODES.help, SILENT_NODES.labels, registry=registry
-        )
         self.leader = Gauge(LEADER.name, LEADER.help, LEADER.labels, registry=registry)
 
     def show(self, gauges: Gauges) -> None:
-        """Set the source of the gauges about jobs, which is read at each scrape. A replica that does not lead shows no jobs."""
-        self._jobs.gauges = gauges
+        """Set the source of the gauges about jobs and nodes, which is read at each scrape. A replica that does not lead shows none."""
+        self._shown.gauges = gauges
 
     def render(self) -> bytes:
         """Return the page that Prometheus reads."""

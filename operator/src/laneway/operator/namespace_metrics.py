@@ -23,7 +23,7 @@ LOSSES: Final = ("Preemption", "Rescale", "Restart", "Suspension")
 HELD_GPU_SECONDS = MetricSpec(
     "laneway_held_gpu_seconds_total",
     "counter",
-    "GPU time that running jobs held; a share of 30 % counts as 0.3 of a GPU.",
+    "GPU time that running jobs held; a share of 30 % counts as 0.3 of a GPU, and all jobs on a GPU as one at most.",
     ("namespace",),
 )
 LOST_GPU_SECONDS = MetricSpec(

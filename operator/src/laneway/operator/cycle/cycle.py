@@ -22,6 +22,7 @@ from laneway.operator.cycle.binding import may_bind
 from laneway.operator.cycle.cpu_resizes import CPUResizes, ResizeWrite
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.gpu_figures import gpu_gauges
+from laneway.operator.cycle.held_parts import HeldParts
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
@@ -124,6 +125,7 @@ class Cycle:
     def forget(self) -> None:
         """Forget everything: the next cycle sees the cluster as if for the first time."""
         self._jobs = JobCache(self._config.timeouts)
+        self._parts = HeldParts()
         self._start_over()
 
     def _start_over(self) -> None:
@@ -168,13 +170,17 @@ class Cycle:
         delta = cluster.everything() if starts_over else cluster.take_delta()
         if starts_over:
             delta.jobs |= self._jobs.jobs.keys()
+            for uid, record in cluster.jobs.items():  # who ran beside those that turn out to have ended
+                self._parts.update(uid, record.status, now_seconds)
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
         for uid in changed:
             if uid in self._jobs.jobs:
                 self._look_again.add(self._jobs.jobs[uid].job.key)
+                self._parts.update(uid, self._jobs.jobs[uid].job.status, now_seconds)
             else:
                 self._deferred.forget(uid)
+                self._parts.forget(uid, now_seconds)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
         kept = self._resizes.kept(history)
@@ -194,6 +200,9 @@ class Cycle:
                 self._preemptor_of[uid] = preemption.preemptor
             self._deferred.forget(uid)
             self._jobs.assume(uid, write.after)
+            self._parts.update(uid, write.status, now_seconds)
+            if write.status.completion_time is not None:
+                self._parts.forget(uid, now_seconds)
             self._sync.sync_job(write.after, cluster, now_seconds)
         result = CycleResult(
             writes=tuple(this.writes.values()),
@@ -234,7 +243,7 @@ class Cycle:
             (jobs.jobs[uid].job.namespace, state) for state, uids in by_state.items() for uid in uids
         )
         return (
-            *job_gauges(unfinished, ended, now_seconds),
+            *job_gauges(unfinished, ended, self._parts, now_seconds),
             *gpu_gauges(self._sync.scheduler.usable_gpus(), unfinished),
         )
 
@@ -342,7 +351,7 @@ class Cycle:
         elif _merely_explains(write):
             self._defer(this, uid, at_once=True)
         else:
-            this.writes[uid] = _counted(write, this.now_seconds)
+            this.writes[uid] = self._counted(write, this.now_seconds)
 
     def _draft(self, this: CycleState, uid: str) -> JobWrite:
         """Return what is to be written of a job as the decision has it."""
@@ -418,9 +427,19 @@ class Cycle:
             this.starting, this.being_written, this.now_seconds, self._not_considered
         )
         for uid in deferred:
-            write = _counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
+            write = self._counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
             if write.after.events or write.status != write.job.status or write.job.wrong_summary:
                 this.writes[uid] = write
+
+    def _counted(self, write: JobWrite, now_seconds: float) -> JobWrite:
+        """Count the service and the held GPU time up to now in a status that is written."""
+        if not write.writes_status:
+            return write
+        status, starts = write.status, write.after.job.running and not write.job.running
+        if not starts:  # a start counts nothing yet
+            status = accounting.counted(status, now_seconds)
+        status = self._parts.counted(write.job.uid, write.job.status, status, now_seconds)
+        return replace(write, after=write.after.becomes(status))
 
     def _not_considered(self, uid: str) -> bool:
         """Whether it is not known yet why a job waits."""
@@ -471,10 +490,3 @@ def _merely_explains(write: JobWrite) -> bool:
         and not write.job.placed
         and all(each.reason == ACCEPTED for each in write.after.events)
     )
-
-
-def _counted(write: JobWrite, now_seconds: float) -> JobWrite:
-    """Count the service up to now in a status that is written."""
-    if not write.writes_status or (write.after.job.running and not write.job.running):
-        return write  # a start counts nothing yet
-    return replace(write, after=write.after.becomes(accounting.counted(write.status, now_seconds)))

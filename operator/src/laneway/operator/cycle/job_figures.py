@@ -9,8 +9,11 @@ from laneway.api.job_conditions import SummaryState
 from laneway.api.rfc3339 import parse_time
 from laneway.operator import metrics
 from laneway.operator.cycle.gpu_figures import gpu_gauges
+from laneway.operator.cycle.held_parts import HeldParts
+from laneway.operator.cycle.node_figures import node_gauges
 from laneway.operator.lifecycle import accounting
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.training_metrics import training_metrics
 from laneway.scheduling import JobState
 from prometheus_client.core import GaugeMetricFamily
@@ -29,13 +32,17 @@ _STATE_NAMES = {
 
 
 def job_gauges(
-    unfinished: Collection[ReconciledJob], ended: Mapping[tuple[str, str], int], now_seconds: float
+    unfinished: Collection[ReconciledJob],
+    ended: Mapping[tuple[str, str], int],
+    parts: HeldParts,
+    now_seconds: float,
 ) -> Iterator[GaugeMetricFamily]:
     """Yield the gauges of the jobs that this operator manages.
 
     Args:
         unfinished: the jobs that have not ended.
         ended: by namespace and state (`succeeded` or `failed`), how many have.
+        parts: what running jobs hold.
         now_seconds: Unix time.
     """
     states = metrics.gauge(metrics.JOBS)
@@ -50,10 +57,14 @@ def job_gauges(
     service = metrics.gauge(metrics.JOB_ATTAINED_SERVICE)
     waiting = metrics.gauge(metrics.JOB_WAITING)
     shares = metrics.gauge(metrics.JOB_GPU_SHARE)
+    held_parts = metrics.gauge(metrics.JOB_HELD_GPUS)
+    held_seconds = metrics.gauge(metrics.JOB_HELD_GPU_SECONDS)
     for each in unfinished:
         job, status = each.job, accounting.counted(each.job.status, now_seconds)
         labels = [job.namespace, job.name]
         service.add_metric(labels, accounting.attained_gpu_seconds(status))
+        counted = parts.counted(job.uid, job.status, status, now_seconds)
+        held_seconds.add_metric(labels, counted.held_gpu_milliseconds / 1000)
         waits = not job.running and status.state != SummaryState.SUSPENDED
         if waits and status.waiting is not None and status.waiting.since is not None:
             waiting.add_metric(labels, max(0.0, now_seconds - parse_time(status.waiting.since)))
@@ -63,7 +74,9 @@ def job_gauges(
                 held[worker.node, gpu] += worker.share_percent
         for place, share_percent in held.items():
             shares.add_metric([*labels, *place], min(share_percent, 100) / 100)
-    yield from (states, queues, service, waiting, shares)
+        for place, part in parts.of(job.uid):
+            held_parts.add_metric([*labels, *place], part)
+    yield from (states, queues, service, held_seconds, waiting, shares, held_parts)
     known = (
         (job.namespace, job.name, job.status.progress, job.status.profile, job.status.goodput)
         for job in (each.job for each in unfinished)
@@ -71,10 +84,11 @@ def job_gauges(
     yield from training_metrics(known)
 
 
-def no_job_gauges() -> Iterator[GaugeMetricFamily]:
+def no_gauges() -> Iterator[GaugeMetricFamily]:
     """Yield the gauges of a replica that does not lead, without a series."""
-    yield from job_gauges((), {}, 0.0)
+    yield from job_gauges((), {}, HeldParts(), 0.0)
     yield from gpu_gauges((), ())
+    yield from node_gauges(ClusterState())
 
 
 def _state_name(reconciled: ReconciledJob) -> str:

@@ -22,7 +22,7 @@ def count(metrics: NamespaceMetrics, write: JobWrite) -> None:
     job, before, after = write.job, write.job.status, write.status
     namespace = job.namespace
     metrics.begin(namespace)
-    held = after.attained_service_gpu_milliseconds - before.attained_service_gpu_milliseconds
+    held = after.held_gpu_milliseconds - before.held_gpu_milliseconds
     if held > 0:  # less where a lane was missing, and the time is taken back
         metrics.held_gpu_seconds.labels(namespace).inc(held / 1000)
     _count_loss(metrics, namespace, before, after)
@@ -58,7 +58,7 @@ def _count_loss(
         return
     lost_seconds = _lost_seconds(before, after)
     if lost_seconds:
-        lost_gpu_seconds = lost_seconds * accounting.held_gpus(before.placement)
+        lost_gpu_seconds = lost_seconds * accounting.held_gpus(before.placement) * _held_ratio(after)
         metrics.lost_gpu_seconds.labels(namespace, _why_stopped(before, after)).inc(lost_gpu_seconds)
 
 
@@ -69,6 +69,12 @@ def _lost_seconds(before: TrainingJobStatus, after: TrainingJobStatus) -> float:
         return (after.executed_milliseconds - before.executed_before_attempt_milliseconds) / 1000
     ended = before.model_copy(update={"executed_milliseconds": after.executed_milliseconds})
     return unsaved_seconds(ended) or 0.0
+
+
+def _held_ratio(status: TrainingJobStatus) -> float:
+    """Return which part of its shares a job held on average: less than 1 where it took turns with others."""
+    attained = status.attained_service_gpu_milliseconds
+    return status.held_gpu_milliseconds / attained if attained else 1.0
 
 
 def _why_stopped(before: TrainingJobStatus, after: TrainingJobStatus) -> str:

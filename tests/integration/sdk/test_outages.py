@@ -250,3 +250,34 @@ def test_the_log_of_a_job_that_has_ended_on_a_lost_node_is_given_up(
     api.answers["log"].append(document({"message": "dial tcp: no route to host"}, 500))
     with pytest.raises(UnreachableError, match="log of pod digits-0: dial tcp: no route to host"):
         list(client.get_job_logs("digits", follow=True))
+
+
+def test_events_take_two_lists_however_many_workers_there_are(
+    client: TrainingJobClient, api: PlayedAPI
+) -> None:
+    def event(kind: str, name: str, second: int) -> Object:
+        created = f"2026-01-31T12:00:0{second}Z"
+        return {
+            "metadata": {"creationTimestamp": created},
+            "involvedObject": {"kind": kind, "name": name},
+            "lastTimestamp": created,
+        }
+
+    gang = job(1)
+    gang["metadata"]["creationTimestamp"] = "2026-01-31T12:00:00Z"
+    gang["spec"]["workers"] = 64
+    api.answers["digits"].append(document(gang))
+    api.answers["events"].extend(
+        [
+            objects(event("TrainingJob", "digits", 1)),
+            objects(event("Pod", "digits-63", 3), event("Pod", "digits-64", 3), more="next page"),
+            objects(event("Pod", "digits-0", 2), event("Pod", "digits-0-0", 2)),
+        ]
+    )
+    found = client.get_job_events("digits")
+    assert [each.involved_object_name for each in found] == ["digits", "digits-0", "digits-63"]
+    assert [(each["fieldSelector"], each.get("continue")) for each in api.asked("events")] == [
+        ("involvedObject.kind=TrainingJob,involvedObject.name=digits", None),
+        ("involvedObject.kind=Pod", None),
+        ("involvedObject.kind=Pod", "next page"),
+    ]

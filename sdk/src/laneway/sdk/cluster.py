@@ -30,6 +30,7 @@ Object = dict[str, Any]
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 30
+_PAGE_OBJECTS = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
@@ -133,6 +134,14 @@ class Cluster:
             LanewayError: one of its kinds, by what went wrong.
         """
         return self._json("GET", path, what, query)
+
+    def items(self, path: str, *, what: str, **query: str | None) -> Iterator[Object]:
+        """Yield the objects of a list, which is read in pages."""
+        page: Object = {}
+        while not page or page["metadata"].get("continue"):
+            token = page["metadata"]["continue"] if page else None
+            page = self.get(path, what=what, limit=str(_PAGE_OBJECTS), **{"continue": token}, **query)
+            yield from page["items"]
 
     def create(self, path: str, body: Mapping[str, Any], *, what: str, **query: str | None) -> Object:
         """Create an object and return it as the API server stored it."""

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
+from laneway.api import retries
 from laneway.board import api_server, feed
 from laneway.board.access import Access, OwnKubeconfig, ViewerToken
 from laneway.board.api_server import Endpoint
@@ -21,6 +22,7 @@ from laneway.board.server import application
 from tests.integration.board.played_api import JOBS, NODES, PlayedAPI, job
 
 TOKEN = {"Authorization": "Bearer viewer.token-1"}
+PODS = "/api/v1/namespaces/laneway-system/pods"
 
 Client = TestClient[web.Request, web.Application]
 Open = Callable[[Access], Awaitable[Client]]
@@ -35,7 +37,8 @@ async def api() -> PlayedAPI:
 async def open_board(api: PlayedAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Returns a function: a client of a board in front of the played API server."""
     monkeypatch.setattr(feed, "_COALESCE_SECONDS", 0.0)
-    monkeypatch.setattr(feed, "_RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(api_server, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "_LONGEST_SECONDS", 0.01)
     upstream = TestServer(api.app)
     await upstream.start_server()
     clients: list[Client] = []
@@ -208,6 +211,34 @@ async def test_a_token_that_the_cluster_refuses_ends_the_stream(board: Client, a
     assert '"unauthenticated"' in text
 
 
+@pytest.mark.parametrize(
+    ("story", "first", "versions"),
+    [
+        ("a connection is cut", 0, ["1", "2"]),
+        ("the API server starts", 503, ["1", "2"]),
+        ("etcd has no leader", 500, ["1", "2"]),
+        ("the right was taken for a moment", 403, ["1", "1"]),
+    ],
+)
+async def test_after_an_outage_a_watch_goes_on_at_the_last_change(
+    board: Client, api: PlayedAPI, story: str, first: int, versions: list[str]
+) -> None:
+    """`first` is the status of the error in the watch; 0: its connection is cut."""
+    api.lists = {JOBS: [job("a")]}
+    async with board.get("/api/objects", headers=TOKEN) as stream:
+        await next_event(stream, "jobs")
+        api.events.put_nowait({"type": "MODIFIED", "object": job("a", 2)})
+        await next_event(stream, "jobs")
+        api.events.put_nowait({"type": "ERROR", "object": {"code": first, "message": "no"}})
+        api.events.put_nowait({"type": "ADDED", "object": job("b", 3)})
+        messages = [await next_event(stream, "jobs")]
+        while "b" not in [view["name"] for view in messages[-1]["set"]]:
+            messages.append(await next_event(stream, "jobs"))
+    assert [each["source"]["state"] for each in messages if each["source"]][-1] == "live", story
+    watches = [each for each in api.requests if each.path == JOBS and each.query.get("watch")]
+    assert [each.query["resourceVersion"] for each in watches] == versions, story
+
+
 async def test_an_answer_that_never_ends_is_cut_off(
     board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,8 +275,7 @@ async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
         assert float(request.query["since"])
         return web.json_response([turn])
 
-    pods_path = "/api/v1/namespaces/laneway-system/pods"
-    api.answers = {pods_path: pods, f"{pods_path}/agent-x:9464/proxy/turns": turns}
+    api.answers = {PODS: pods, f"{PODS}/agent-x:9464/proxy/turns": turns}
     async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
         message = await next_event(stream, "turns")
     assert (message["source"]["state"], message["turns"][0]["session"]) == ("live", "k")

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from laneway.api.retries import RetryDelays
 from laneway.board.api_server import APIServer, Credential, RefusedError, UnreachableError
 from laneway.board.feed import LIVE, failure
 from laneway.board.views.turn_view import newest, turn_views
@@ -14,14 +15,13 @@ from laneway.board.views.turn_view import newest, turn_views
 _HISTORY_SECONDS = 30.0
 """How far back the first answer goes: as far as the page draws."""
 _POLL_SECONDS = 1.0
-_RETRY_SECONDS = 10.0
 
 
 async def follow_turns(
     api: APIServer, credential: Credential, agents_namespace: str, node: str
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again."""
-    since_seconds = time.time() - _HISTORY_SECONDS
+    since_seconds, delays = time.time() - _HISTORY_SECONDS, RetryDelays()
     while True:
         try:
             pod = await api.agent_pod(agents_namespace, node, credential)
@@ -32,4 +32,4 @@ async def follow_turns(
                 await asyncio.sleep(_POLL_SECONDS)
         except (RefusedError, UnreachableError) as error:
             yield {"source": failure(error), "turns": []}
-        await asyncio.sleep(_RETRY_SECONDS)
+        await asyncio.sleep(delays.next_seconds())

@@ -14,7 +14,7 @@ import pytest_asyncio
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from laneway.api import retries
-from laneway.board import api_server, feed
+from laneway.board import api_server, feed, server
 from laneway.board.access import Access, OwnKubeconfig, ViewerToken
 from laneway.board.api_server import Endpoint
 from laneway.board.server import application
@@ -201,14 +201,51 @@ async def test_a_source_that_comes_back_is_shown_again(board: Client, api: Playe
     assert [view["name"] for view in message["set"]] == ["a"]
 
 
-async def test_a_token_that_the_cluster_refuses_ends_the_stream(board: Client, api: PlayedAPI) -> None:
-    async def refuse(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"message": "Unauthorized"}, status=401)
+async def refuse(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"message": "Unauthorized"}, status=401)
 
-    api.answers = {JOBS: refuse, NODES: refuse}
+
+@pytest.mark.parametrize("path", ["/api/objects", "/api/turns?node=gpu-1"])
+async def test_a_token_that_the_cluster_refuses_holds_no_stream(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS", 1)
+    api.answers = {JOBS: refuse, NODES: refuse, PODS: refuse}
+    for _ in range(3):
+        answer = await board.get(path, headers=TOKEN)
+        assert answer.status == HTTPStatus.UNAUTHORIZED
+        assert (await answer.json())["message"] == "The cluster refuses the token: Unauthorized"
+    del api.answers[JOBS]
+    async with board.get("/api/objects", headers={"Authorization": "Bearer another"}) as stream:
+        await next_event(stream, "jobs")
+
+
+async def test_a_token_that_expires_ends_the_streams(board: Client, api: PlayedAPI) -> None:
+    api.lists = {JOBS: [job("a")]}
+    async with (
+        board.get("/api/objects", headers=TOKEN) as objects,
+        board.get("/api/turns?node=gpu-1", headers=TOKEN) as turns,
+    ):
+        await next_event(objects, "jobs")
+        assert (await next_event(turns, "turns"))["source"]["state"] == "forbidden"
+        api.answers = {JOBS: refuse, PODS: refuse}
+        api.events.put_nowait({"type": "ERROR", "object": {"code": 410, "message": "too old"}})
+        assert '"unauthenticated"' in (await objects.content.read()).decode()
+        assert '"unauthenticated"' in (await turns.content.read()).decode()
+
+
+async def test_one_viewer_cannot_take_all_streams(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS_OF_A_VIEWER", 1)
+    api.lists = {JOBS: [], NODES: []}
     async with board.get("/api/objects", headers=TOKEN) as stream:
-        text = (await stream.content.read()).decode()
-    assert '"unauthenticated"' in text
+        await next_event(stream, "jobs")
+        refused = await board.get("/api/objects", headers=TOKEN)
+        assert refused.status == HTTPStatus.TOO_MANY_REQUESTS
+        assert "Close other pages" in await refused.text()
+        async with board.get("/api/objects", headers={"Authorization": "Bearer another"}) as other:
+            await next_event(other, "jobs")
 
 
 @pytest.mark.parametrize(

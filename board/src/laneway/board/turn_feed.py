@@ -9,7 +9,7 @@ from typing import Any
 
 from laneway.api.retries import RetryDelays
 from laneway.board.api_server import APIServer, Credential, RefusedError, UnreachableError
-from laneway.board.feed import LIVE, failure
+from laneway.board.feed import LIVE, UNAUTHENTICATED, failure
 from laneway.board.views.turn_view import newest, turn_views
 
 _HISTORY_SECONDS = 30.0
@@ -20,7 +20,10 @@ _POLL_SECONDS = 1.0
 async def follow_turns(
     api: APIServer, credential: Credential, agents_namespace: str, node: str
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again."""
+    """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again.
+
+    It ends where the API server refuses the credential.
+    """
     since_seconds, delays = time.time() - _HISTORY_SECONDS, RetryDelays()
     while True:
         try:
@@ -31,5 +34,7 @@ async def follow_turns(
                 yield {"source": {"state": LIVE, "message": ""}, "turns": turns}
                 await asyncio.sleep(_POLL_SECONDS)
         except (RefusedError, UnreachableError) as error:
-            yield {"source": failure(error), "turns": []}
+            yield {"source": (source := failure(error)), "turns": []}
+            if source["state"] == UNAUTHENTICATED:
+                return
         await asyncio.sleep(delays.next_seconds())

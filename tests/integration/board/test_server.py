@@ -22,7 +22,9 @@ from laneway.board.server import application
 from tests.integration.board.played_api import JOBS, NODES, PlayedAPI, job
 
 TOKEN = {"Authorization": "Bearer viewer.token-1"}
-PODS = "/api/v1/namespaces/laneway-system/pods"
+NODE_PODS, PODS, ALL_PODS = (
+    f"/api/v1{within}/pods" for within in ("/namespaces/laneway-nodes", "/namespaces/laneway-system", "")
+)
 
 Client = TestClient[web.Request, web.Application]
 Open = Callable[[Access], Awaitable[Client]]
@@ -44,7 +46,9 @@ async def open_board(api: PlayedAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     clients: list[Client] = []
 
     async def make(access: Access) -> Client:
-        app = application(Endpoint(str(upstream.make_url("/"))), access, "laneway-system")
+        app = application(
+            Endpoint(str(upstream.make_url("/"))), access, ["laneway-nodes", "laneway-system", ""]
+        )
         server = TestServer(app)
         await server.start_server(shutdown_timeout=0.1)
         clients.append(TestClient(server))
@@ -210,7 +214,7 @@ async def test_a_token_that_the_cluster_refuses_holds_no_stream(
     board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(server, "_MOST_STREAMS", 1)
-    api.answers = {JOBS: refuse, NODES: refuse, PODS: refuse}
+    api.answers = {JOBS: refuse, NODES: refuse, NODE_PODS: refuse}
     for _ in range(3):
         answer = await board.get(path, headers=TOKEN)
         assert answer.status == HTTPStatus.UNAUTHORIZED
@@ -228,7 +232,7 @@ async def test_a_token_that_expires_ends_the_streams(board: Client, api: PlayedA
     ):
         await next_event(objects, "jobs")
         assert (await next_event(turns, "turns"))["source"]["state"] == "forbidden"
-        api.answers = {JOBS: refuse, PODS: refuse}
+        api.answers = {JOBS: refuse, NODE_PODS: refuse}
         api.events.put_nowait({"type": "ERROR", "object": {"code": 410, "message": "too old"}})
         assert '"unauthenticated"' in (await objects.content.read()).decode()
         assert '"unauthenticated"' in (await turns.content.read()).decode()
@@ -299,23 +303,43 @@ async def test_a_name_that_no_object_has_is_refused(board: Client, api: PlayedAP
     assert api.requests == []
 
 
+@pytest.mark.parametrize(
+    ("story", "allowed", "found", "namespace", "want"),
+    [
+        ("installed for a platform", [NODE_PODS], NODE_PODS, "laneway-nodes", ("live", ["k"])),
+        ("all in one namespace", [NODE_PODS, PODS], PODS, "laneway-system", ("live", ["k"])),
+        ("with the right for one", [PODS], PODS, "laneway-system", ("live", ["k"])),
+        ("elsewhere", [NODE_PODS, PODS, ALL_PODS], ALL_PODS, "gpus", ("live", ["k"])),
+        ("nowhere", [NODE_PODS, PODS], "", "gpus", ("missing", [])),
+    ],
+)
 async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
-    board: Client, api: PlayedAPI
+    board: Client,
+    api: PlayedAPI,
+    story: str,
+    allowed: list[str],
+    found: str,
+    namespace: str,
+    want: tuple[str, list[str]],
 ) -> None:
+    agents: dict[str, Any] = {}
     turn = {"gpu": "GPU-1", "lane": 0, "turn": 1, "session": "k", "start_seconds": 1.0, "end_seconds": 2.0}
 
     async def pods(request: web.Request) -> web.StreamResponse:
         assert "spec.nodeName=gpu-1" in request.query["fieldSelector"]
-        return web.json_response({"items": [{"metadata": {"name": "agent-x"}}]})
+        return web.json_response({"items": agents.get(request.path, [])})
 
     async def turns(request: web.Request) -> web.StreamResponse:
         assert float(request.query["since"])
         return web.json_response([turn])
 
-    api.answers = {PODS: pods, f"{PODS}/agent-x:9464/proxy/turns": turns}
+    if found:
+        agents = {found: [{"metadata": {"namespace": namespace, "name": "agent-x"}}]}
+    api.answers = dict.fromkeys(allowed, pods)
+    api.answers[f"/api/v1/namespaces/{namespace}/pods/agent-x:9464/proxy/turns"] = turns
     async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
         message = await next_event(stream, "turns")
-    assert (message["source"]["state"], message["turns"][0]["session"]) == ("live", "k")
+    assert (message["source"]["state"], [each["session"] for each in message["turns"]]) == want, story
 
 
 async def test_without_the_right_to_turns_the_reason_is_said(board: Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -147,23 +147,36 @@ class APIServer:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
         return items(await self._get(path, query, credential), "items")
 
-    async def agent_pod(self, namespace: str, node: str, credential: Credential) -> str:
-        """Return the name of the node agent's pod on a node.
+    async def agent_pod(
+        self, namespaces: Sequence[str], node: str, credential: Credential
+    ) -> tuple[str, str]:
+        """Return the namespace and the name of the node agent's pod on a node.
+
+        The namespaces (empty: all) are searched in their order. Those come first into which no tenant can put a pod with an agent's labels.
 
         Raises:
-            RefusedError: with status 404 where there is none.
+            RefusedError: there is none (404), or the viewer may list the pods of none of the namespaces (403).
         """
         query = {
             "labelSelector": _AGENT_SELECTOR,
             "fieldSelector": f"spec.nodeName={node},status.phase=Running",
         }
-        found = await self._get(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", query, credential)
-        names = [text(pod, "metadata", "name") for pod in items(found, "items")]
-        if not names:
-            raise RefusedError(
-                HTTPStatus.NOT_FOUND, f"no node agent runs on node {node} in namespace {namespace}"
-            )
-        return names[0]
+        refused: list[RefusedError] = []
+        for namespace in namespaces:
+            within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+            try:
+                found = items(await self._get(f"/api/v1{within}/pods", query, credential), "items")
+            except RefusedError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                refused.append(error)
+            else:
+                for pod in found:
+                    return text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+        if len(refused) == len(namespaces):
+            raise refused[0]
+        where = ", ".join(namespace for namespace in namespaces if namespace)
+        raise RefusedError(HTTPStatus.NOT_FOUND, f"no node agent runs on node {node} in namespace {where}")
 
     async def turns(
         self, namespace: str, pod: str, since_seconds: float, credential: Credential

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from importlib import resources
@@ -57,18 +57,18 @@ _MOST_STREAMS_OF_A_VIEWER = 32
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(endpoint: Endpoint, access: Access, agents_namespace: str) -> web.Application:
+def application(endpoint: Endpoint, access: Access, agents_namespaces: Sequence[str]) -> web.Application:
     """Return the board for one cluster.
 
     Args:
         endpoint: the API server.
         access: who may see the page, and with whose rights.
-        agents_namespace: the namespace of the node agents' pods.
+        agents_namespaces: the namespaces that may have the node agents' pods, in the order of the search; empty: all.
     """
     app = web.Application(middlewares=[_errors])
     app.on_response_prepare.append(_add_security_headers)
     app.add_routes([web.get(path, _page_handler(body, kind)) for path, (body, kind) in _page().items()])
-    board = _Board(access, agents_namespace)
+    board = _Board(access, agents_namespaces)
     app.add_routes(
         [
             web.get("/healthz", _healthz),
@@ -89,9 +89,9 @@ def application(endpoint: Endpoint, access: Access, agents_namespace: str) -> we
 class _Board:
     api: APIServer
 
-    def __init__(self, access: Access, agents_namespace: str) -> None:
+    def __init__(self, access: Access, agents_namespaces: Sequence[str]) -> None:
         self._access = access
-        self._agents_namespace = agents_namespace
+        self._agents_namespaces = agents_namespaces
         self._streams = Counter[str]()  # by the viewer's credential
 
     async def objects(self, request: web.Request) -> web.StreamResponse:
@@ -102,7 +102,7 @@ class _Board:
     async def turns(self, request: web.Request) -> web.StreamResponse:
         """Stream the turns of a node."""
         credential = self._admit(request)
-        messages = follow_turns(self.api, credential, self._agents_namespace, _name(request, "node"))
+        messages = follow_turns(self.api, credential, self._agents_namespaces, _name(request, "node"))
         return await self._stream(request, _named("turns", messages))
 
     async def events(self, request: web.Request) -> web.StreamResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from laneway.api.retries import RetryDelays
@@ -18,7 +18,7 @@ _POLL_SECONDS = 1.0
 
 
 async def follow_turns(
-    api: APIServer, credential: Credential, agents_namespace: str, node: str
+    api: APIServer, credential: Credential, agents_namespaces: Sequence[str], node: str
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again.
 
@@ -27,9 +27,9 @@ async def follow_turns(
     since_seconds, delays = time.time() - _HISTORY_SECONDS, RetryDelays()
     while True:
         try:
-            pod = await api.agent_pod(agents_namespace, node, credential)
+            namespace, pod = await api.agent_pod(agents_namespaces, node, credential)
             while True:
-                turns = turn_views(await api.turns(agents_namespace, pod, since_seconds, credential))
+                turns = turn_views(await api.turns(namespace, pod, since_seconds, credential))
                 since_seconds = newest(turns, since_seconds)
                 yield {"source": {"state": LIVE, "message": ""}, "turns": turns}
                 await asyncio.sleep(_POLL_SECONDS)

@@ -52,6 +52,8 @@ class PlayedAPI:
         await response.prepare(request)
         while True:
             event = await self.events.get()
+            if event["object"].get("code") == 0 and request.transport:
+                request.transport.abort()  # a cut connection
             await response.write(json.dumps(event).encode() + b"\n")
             if event["type"] == "ERROR":
                 return response

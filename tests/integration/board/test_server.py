@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
-from laneway.board import api_server, feed
+from laneway.api import retries
+from laneway.board import api_server, feed, server
 from laneway.board.access import Access, OwnKubeconfig, ViewerToken
 from laneway.board.api_server import Endpoint
 from laneway.board.server import application
@@ -21,6 +22,9 @@ from laneway.board.server import application
 from tests.integration.board.played_api import JOBS, NODES, PlayedAPI, job
 
 TOKEN = {"Authorization": "Bearer viewer.token-1"}
+NODE_PODS, PODS, ALL_PODS = (
+    f"/api/v1{within}/pods" for within in ("/namespaces/laneway-nodes", "/namespaces/laneway-system", "")
+)
 
 Client = TestClient[web.Request, web.Application]
 Open = Callable[[Access], Awaitable[Client]]
@@ -35,13 +39,16 @@ async def api() -> PlayedAPI:
 async def open_board(api: PlayedAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Returns a function: a client of a board in front of the played API server."""
     monkeypatch.setattr(feed, "_COALESCE_SECONDS", 0.0)
-    monkeypatch.setattr(feed, "_RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(api_server, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retries, "_LONGEST_SECONDS", 0.01)
     upstream = TestServer(api.app)
     await upstream.start_server()
     clients: list[Client] = []
 
     async def make(access: Access) -> Client:
-        app = application(Endpoint(str(upstream.make_url("/"))), access, "laneway-system")
+        app = application(
+            Endpoint(str(upstream.make_url("/"))), access, ["laneway-nodes", "laneway-system", ""]
+        )
         server = TestServer(app)
         await server.start_server(shutdown_timeout=0.1)
         clients.append(TestClient(server))
@@ -198,14 +205,79 @@ async def test_a_source_that_comes_back_is_shown_again(board: Client, api: Playe
     assert [view["name"] for view in message["set"]] == ["a"]
 
 
-async def test_a_token_that_the_cluster_refuses_ends_the_stream(board: Client, api: PlayedAPI) -> None:
-    async def refuse(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"message": "Unauthorized"}, status=401)
+async def refuse(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"message": "Unauthorized"}, status=401)
 
-    api.answers = {JOBS: refuse, NODES: refuse}
+
+@pytest.mark.parametrize("path", ["/api/objects", "/api/turns?node=gpu-1"])
+async def test_a_token_that_the_cluster_refuses_holds_no_stream(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS", 1)
+    api.answers = {JOBS: refuse, NODES: refuse, NODE_PODS: refuse}
+    for _ in range(3):
+        answer = await board.get(path, headers=TOKEN)
+        assert answer.status == HTTPStatus.UNAUTHORIZED
+        assert (await answer.json())["message"] == "The cluster refuses the token: Unauthorized"
+    del api.answers[JOBS]
+    async with board.get("/api/objects", headers={"Authorization": "Bearer another"}) as stream:
+        await next_event(stream, "jobs")
+
+
+async def test_a_token_that_expires_ends_the_streams(board: Client, api: PlayedAPI) -> None:
+    api.lists = {JOBS: [job("a")]}
+    async with (
+        board.get("/api/objects", headers=TOKEN) as objects,
+        board.get("/api/turns?node=gpu-1", headers=TOKEN) as turns,
+    ):
+        await next_event(objects, "jobs")
+        assert (await next_event(turns, "turns"))["source"]["state"] == "forbidden"
+        api.answers = {JOBS: refuse, NODE_PODS: refuse}
+        api.events.put_nowait({"type": "ERROR", "object": {"code": 410, "message": "too old"}})
+        assert '"unauthenticated"' in (await objects.content.read()).decode()
+        assert '"unauthenticated"' in (await turns.content.read()).decode()
+
+
+async def test_one_viewer_cannot_take_all_streams(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS_OF_A_VIEWER", 1)
+    api.lists = {JOBS: [], NODES: []}
     async with board.get("/api/objects", headers=TOKEN) as stream:
-        text = (await stream.content.read()).decode()
-    assert '"unauthenticated"' in text
+        await next_event(stream, "jobs")
+        refused = await board.get("/api/objects", headers=TOKEN)
+        assert refused.status == HTTPStatus.TOO_MANY_REQUESTS
+        assert "Close other pages" in await refused.text()
+        async with board.get("/api/objects", headers={"Authorization": "Bearer another"}) as other:
+            await next_event(other, "jobs")
+
+
+@pytest.mark.parametrize(
+    ("story", "first", "versions"),
+    [
+        ("a connection is cut", 0, ["1", "2"]),
+        ("the API server starts", 503, ["1", "2"]),
+        ("etcd has no leader", 500, ["1", "2"]),
+        ("the right was taken for a moment", 403, ["1", "1"]),
+    ],
+)
+async def test_after_an_outage_a_watch_goes_on_at_the_last_change(
+    board: Client, api: PlayedAPI, story: str, first: int, versions: list[str]
+) -> None:
+    """`first` is the status of the error in the watch; 0: its connection is cut."""
+    api.lists = {JOBS: [job("a")]}
+    async with board.get("/api/objects", headers=TOKEN) as stream:
+        await next_event(stream, "jobs")
+        api.events.put_nowait({"type": "MODIFIED", "object": job("a", 2)})
+        await next_event(stream, "jobs")
+        api.events.put_nowait({"type": "ERROR", "object": {"code": first, "message": "no"}})
+        api.events.put_nowait({"type": "ADDED", "object": job("b", 3)})
+        messages = [await next_event(stream, "jobs")]
+        while "b" not in [view["name"] for view in messages[-1]["set"]]:
+            messages.append(await next_event(stream, "jobs"))
+    assert [each["source"]["state"] for each in messages if each["source"]][-1] == "live", story
+    watches = [each for each in api.requests if each.path == JOBS and each.query.get("watch")]
+    assert [each.query["resourceVersion"] for each in watches] == versions, story
 
 
 async def test_an_answer_that_never_ends_is_cut_off(
@@ -231,24 +303,43 @@ async def test_a_name_that_no_object_has_is_refused(board: Client, api: PlayedAP
     assert api.requests == []
 
 
+@pytest.mark.parametrize(
+    ("story", "allowed", "found", "namespace", "want"),
+    [
+        ("installed for a platform", [NODE_PODS], NODE_PODS, "laneway-nodes", ("live", ["k"])),
+        ("all in one namespace", [NODE_PODS, PODS], PODS, "laneway-system", ("live", ["k"])),
+        ("with the right for one", [PODS], PODS, "laneway-system", ("live", ["k"])),
+        ("elsewhere", [NODE_PODS, PODS, ALL_PODS], ALL_PODS, "gpus", ("live", ["k"])),
+        ("nowhere", [NODE_PODS, PODS], "", "gpus", ("missing", [])),
+    ],
+)
 async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
-    board: Client, api: PlayedAPI
+    board: Client,
+    api: PlayedAPI,
+    story: str,
+    allowed: list[str],
+    found: str,
+    namespace: str,
+    want: tuple[str, list[str]],
 ) -> None:
+    agents: dict[str, Any] = {}
     turn = {"gpu": "GPU-1", "lane": 0, "turn": 1, "session": "k", "start_seconds": 1.0, "end_seconds": 2.0}
 
     async def pods(request: web.Request) -> web.StreamResponse:
         assert "spec.nodeName=gpu-1" in request.query["fieldSelector"]
-        return web.json_response({"items": [{"metadata": {"name": "agent-x"}}]})
+        return web.json_response({"items": agents.get(request.path, [])})
 
     async def turns(request: web.Request) -> web.StreamResponse:
         assert float(request.query["since"])
         return web.json_response([turn])
 
-    pods_path = "/api/v1/namespaces/laneway-system/pods"
-    api.answers = {pods_path: pods, f"{pods_path}/agent-x:9464/proxy/turns": turns}
+    if found:
+        agents = {found: [{"metadata": {"namespace": namespace, "name": "agent-x"}}]}
+    api.answers = dict.fromkeys(allowed, pods)
+    api.answers[f"/api/v1/namespaces/{namespace}/pods/agent-x:9464/proxy/turns"] = turns
     async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
         message = await next_event(stream, "turns")
-    assert (message["source"]["state"], message["turns"][0]["session"]) == ("live", "k")
+    assert (message["source"]["state"], [each["session"] for each in message["turns"]]) == want, story
 
 
 async def test_without_the_right_to_turns_the_reason_is_said(board: Client) -> None:

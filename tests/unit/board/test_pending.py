@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.board.api_server import Change, Changed, Listed, RefusedError, Removed, UnreachableError
+from laneway.board.api_server import (
+    Change,
+    Changed,
+    Listed,
+    Lost,
+    RefusedError,
+    Regained,
+    Removed,
+    UnreachableError,
+)
 from laneway.board.feed import Pending, failure
 
 _views = st.builds(
@@ -60,6 +69,16 @@ def test_it_holds_one_view_an_object_at_most(changes: list[Change]) -> None:
 
 def test_nothing_new_is_no_message() -> None:
     assert Pending().message() is None
+
+
+def test_only_the_newest_state_of_a_source_is_sent() -> None:
+    pending = Pending()
+    pending.add(Lost(UnreachableError("no")))
+    assert (pending.message() or {})["source"]["state"] == "unreachable"
+    for regained in (Regained(), Listed([])):
+        pending.add(Lost(RefusedError(403, "no")))
+        pending.add(regained)
+        assert (pending.message() or {})["source"]["state"] == "live"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 from laneway.api.names import GROUP, VERSION
+from laneway.api.retries import RetryDelays, is_temporary
 from laneway.board.views.fields import Object, items, number, part, text
 from yarl import URL
 
@@ -80,9 +81,6 @@ class Removed:
     view: View
 
 
-Change = Listed | Changed | Removed
-
-
 class RefusedError(Exception):
     """The API server refused a request; the message is the server's."""
 
@@ -93,6 +91,21 @@ class RefusedError(Exception):
 
 class UnreachableError(Exception):
     """The API server does not answer, or its answer is no answer of the Kubernetes API."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The objects cannot be read, or their changes; it is tried again."""
+
+    error: RefusedError | UnreachableError
+
+
+@dataclass(frozen=True)
+class Regained:
+    """Changes are seen again, and none was missed."""
+
+
+Change = Listed | Changed | Removed | Lost | Regained
 
 
 class APIServer:
@@ -116,11 +129,7 @@ class APIServer:
     async def follow_jobs(
         self, namespace: str, credential: Credential, view: Callable[[Object], View]
     ) -> AsyncIterator[Change]:
-        """Yield the TrainingJobs of a namespace (empty: of all), then their changes, without end.
-
-        Raises:
-            RefusedError, UnreachableError: the stream is over; call it again later.
-        """
+        """Yield the TrainingJobs of a namespace (empty: of all), then their changes, without end."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         async for change in self._follow(f"/apis/{GROUP}/{VERSION}{within}/trainingjobs", credential, view):
             yield change
@@ -138,23 +147,36 @@ class APIServer:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
         return items(await self._get(path, query, credential), "items")
 
-    async def agent_pod(self, namespace: str, node: str, credential: Credential) -> str:
-        """Return the name of the node agent's pod on a node.
+    async def agent_pod(
+        self, namespaces: Sequence[str], node: str, credential: Credential
+    ) -> tuple[str, str]:
+        """Return the namespace and the name of the node agent's pod on a node.
+
+        The namespaces (empty: all) are searched in their order. Those come first into which no tenant can put a pod with an agent's labels.
 
         Raises:
-            RefusedError: with status 404 where there is none.
+            RefusedError: there is none (404), or the viewer may list the pods of none of the namespaces (403).
         """
         query = {
             "labelSelector": _AGENT_SELECTOR,
             "fieldSelector": f"spec.nodeName={node},status.phase=Running",
         }
-        found = await self._get(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", query, credential)
-        names = [text(pod, "metadata", "name") for pod in items(found, "items")]
-        if not names:
-            raise RefusedError(
-                HTTPStatus.NOT_FOUND, f"no node agent runs on node {node} in namespace {namespace}"
-            )
-        return names[0]
+        refused: list[RefusedError] = []
+        for namespace in namespaces:
+            within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+            try:
+                found = items(await self._get(f"/api/v1{within}/pods", query, credential), "items")
+            except RefusedError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                refused.append(error)
+            else:
+                for pod in found:
+                    return text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+        if len(refused) == len(namespaces):
+            raise refused[0]
+        where = ", ".join(namespace for namespace in namespaces if namespace)
+        raise RefusedError(HTTPStatus.NOT_FOUND, f"no node agent runs on node {node} in namespace {where}")
 
     async def turns(
         self, namespace: str, pod: str, since_seconds: float, credential: Credential
@@ -167,20 +189,33 @@ class APIServer:
     async def _follow(
         self, path: str, credential: Credential, view: Callable[[Object], View]
     ) -> AsyncIterator[Change]:
+        """Yield the objects of a path, then their changes, without end.
+
+        As in ``laneway.sdk``, a watch is opened again at the last change that was seen. Objects are listed again only where the API
+        server no longer knows the changes since then (410), or refused a request.
+        """
+        delays, version, lost = RetryDelays(), "", False
         while True:
-            views, version = await self._list(path, credential, view)
-            yield Listed(views)
+            pause_seconds = _PAUSE_SECONDS
             try:
-                while True:
-                    async for event in self._watch(path, version, credential):
-                        version = text(event, "object", "metadata", "resourceVersion") or version
-                        if (change := _change(event, view)) is not None:
-                            yield change
-                    await asyncio.sleep(_PAUSE_SECONDS)
-            except RefusedError as error:
-                if error.status != HTTPStatus.GONE:
-                    raise
-            await asyncio.sleep(_PAUSE_SECONDS)
+                if not version:
+                    views, version = await self._list(path, credential, view)
+                    yield Listed(views)
+                    lost = False
+                async for event in self._watch(path, version, credential):
+                    if lost:
+                        yield Regained()
+                        lost = False
+                    version = text(event, "object", "metadata", "resourceVersion") or version
+                    if (change := _change(event, view)) is not None:
+                        yield change
+            except (RefusedError, UnreachableError) as error:
+                if not (isinstance(error, RefusedError) and error.status == HTTPStatus.GONE):
+                    yield Lost(error)
+                    lost, pause_seconds = True, delays.next_seconds()
+                if isinstance(error, RefusedError) and not is_temporary(error.status):
+                    version = ""
+            await asyncio.sleep(pause_seconds)
 
     async def _list(
         self, path: str, credential: Credential, view: Callable[[Object], View]
@@ -199,6 +234,7 @@ class APIServer:
         return views, version
 
     async def _watch(self, path: str, version: str, credential: Credential) -> AsyncIterator[Object]:
+        """Yield an empty event once the API server has answered, then its events until it ends the watch."""
         query = {
             "watch": "true",
             "resourceVersion": version,
@@ -206,6 +242,7 @@ class APIServer:
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
         async with self._request(path, query, credential, _STREAM) as response:
+            yield {}
             rest = bytearray()
             async for chunk in response.content.iter_any():
                 rest += chunk
@@ -218,7 +255,7 @@ class APIServer:
                 for line in lines:
                     event = _document(line, path)
                     if text(event, "type") == "ERROR":
-                        code = number(event, "object", "code") or 0
+                        code = int(number(event, "object", "code") or HTTPStatus.INTERNAL_SERVER_ERROR)
                         raise RefusedError(code, text(event, "object", "message"))
                     yield event
 

@@ -14,7 +14,9 @@ from laneway.board.api_server import (
     Changed,
     Credential,
     Listed,
+    Lost,
     RefusedError,
+    Regained,
     UnreachableError,
     View,
 )
@@ -26,8 +28,8 @@ LIVE, UNAUTHENTICATED = "live", "unauthenticated"
 
 _COALESCE_SECONDS = 0.25
 """Changes within this time are sent together; the page is drawn again at most so often."""
-_RETRY_SECONDS = (1.0, 30.0)
 
+_LIVE = {"state": LIVE, "message": ""}
 _STATES = {
     int(HTTPStatus.UNAUTHORIZED): UNAUTHENTICATED,
     int(HTTPStatus.FORBIDDEN): "forbidden",
@@ -52,8 +54,13 @@ class Pending:
         self._removed: set[str] = set()
 
     def add(self, change: Change) -> None:
-        """Add a change. It replaces the earlier ones of the same object."""
-        if isinstance(change, Listed):
+        """Add a change. It replaces the earlier ones of the same object, or of the source's state."""
+        if isinstance(change, Lost):
+            self._state = failure(change.error)
+        elif isinstance(change, Regained):
+            self._state = _LIVE
+        elif isinstance(change, Listed):
+            self._state = _LIVE
             self._reset, self._removed = True, set()
             self._set = {view["key"]: view for view in change.views}
         elif isinstance(change, Changed):
@@ -62,10 +69,6 @@ class Pending:
         else:
             self._set.pop(change.view["key"], None)
             self._removed.add(change.view["key"])
-
-    def report(self, state: str, message: str = "") -> None:
-        """Set the source's state."""
-        self._state = {"state": state, "message": message}
 
     def message(self) -> dict[str, Any] | None:
         """Return the changes as the page expects them; None if there are none."""
@@ -119,17 +122,6 @@ class Feed:
         return {name: message for name, message in messages.items() if message is not None}
 
     async def _watch(self, name: str) -> None:
-        retry_seconds = _RETRY_SECONDS[0]
-        while True:
-            try:
-                async for change in self._follow[name]():
-                    self._pending[name].add(change)
-                    if isinstance(change, Listed):
-                        self._pending[name].report(LIVE)
-                        retry_seconds = _RETRY_SECONDS[0]
-                    self._changed.set()
-            except (RefusedError, UnreachableError) as error:
-                self._pending[name].report(**failure(error))
-                self._changed.set()
-            await asyncio.sleep(retry_seconds)
-            retry_seconds = min(2 * retry_seconds, _RETRY_SECONDS[1])
+        async for change in self._follow[name]():
+            self._pending[name].add(change)
+            self._changed.set()

@@ -31,7 +31,8 @@ def main() -> int:
         print(f"laneway-board: {error}", file=sys.stderr)
         return 1
     print(f"laneway-board: serves on {arguments.address}:{listener.getsockname()[1]}", flush=True)
-    app = application(Endpoint(arguments.api_server, authority), ViewerToken(), arguments.agents_namespace)
+    endpoint = Endpoint(arguments.api_server, authority)
+    app = application(endpoint, ViewerToken(), [arguments.agents_namespace])
     if tls is not None:
         app.cleanup_ctx.append(lambda _: _renewed(tls, arguments))
     serve(app, listener, tls)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from importlib import resources
@@ -50,22 +51,24 @@ _KEEPALIVE_SECONDS = 15.0
 _WRITE_SECONDS = 60.0
 """A viewer that reads nothing for this time loses its stream, and with it the watches that it costs."""
 _MOST_STREAMS = 256
+_MOST_STREAMS_OF_A_VIEWER = 32
+"""A page has two while it is seen."""
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(endpoint: Endpoint, access: Access, agents_namespace: str) -> web.Application:
+def application(endpoint: Endpoint, access: Access, agents_namespaces: Sequence[str]) -> web.Application:
     """Return the board for one cluster.
 
     Args:
         endpoint: the API server.
         access: who may see the page, and with whose rights.
-        agents_namespace: the namespace of the node agents' pods.
+        agents_namespaces: the namespaces that may have the node agents' pods, in the order of the search; empty: all.
     """
     app = web.Application(middlewares=[_errors])
     app.on_response_prepare.append(_add_security_headers)
     app.add_routes([web.get(path, _page_handler(body, kind)) for path, (body, kind) in _page().items()])
-    board = _Board(access, agents_namespace)
+    board = _Board(access, agents_namespaces)
     app.add_routes(
         [
             web.get("/healthz", _healthz),
@@ -86,10 +89,10 @@ def application(endpoint: Endpoint, access: Access, agents_namespace: str) -> we
 class _Board:
     api: APIServer
 
-    def __init__(self, access: Access, agents_namespace: str) -> None:
+    def __init__(self, access: Access, agents_namespaces: Sequence[str]) -> None:
         self._access = access
-        self._agents_namespace = agents_namespace
-        self._streams = 0
+        self._agents_namespaces = agents_namespaces
+        self._streams = Counter[str]()  # by the viewer's credential
 
     async def objects(self, request: web.Request) -> web.StreamResponse:
         """Stream the jobs of a namespace (or of all) and the nodes, and their changes."""
@@ -99,7 +102,7 @@ class _Board:
     async def turns(self, request: web.Request) -> web.StreamResponse:
         """Stream the turns of a node."""
         credential = self._admit(request)
-        messages = follow_turns(self.api, credential, self._agents_namespace, _name(request, "node"))
+        messages = follow_turns(self.api, credential, self._agents_namespaces, _name(request, "node"))
         return await self._stream(request, _named("turns", messages))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -125,33 +128,48 @@ class _Board:
         async with Feed(self.api, credential, namespace) as feed:
             while True:
                 messages = await feed.next(_KEEPALIVE_SECONDS)
-                yield "keepalive", None
                 for name, message in messages.items():
                     yield name, message
-                if any((each["source"] or {}).get("state") == UNAUTHENTICATED for each in messages.values()):
-                    return
+                    if _is_refusal(message):
+                        return
+                yield "keepalive", None
 
     async def _stream(
         self, request: web.Request, messages: AsyncIterator[tuple[str, Any]]
     ) -> web.StreamResponse:
-        if self._streams >= _MOST_STREAMS:
+        viewer = request.headers.get("Authorization", "")
+        if self._streams.total() >= _MOST_STREAMS:
             raise web.HTTPServiceUnavailable(
                 text=f"The board has {_MOST_STREAMS} streams already. Try again later."
             )
+        if self._streams[viewer] >= _MOST_STREAMS_OF_A_VIEWER:
+            raise web.HTTPTooManyRequests(
+                text=f"You have {_MOST_STREAMS_OF_A_VIEWER} streams already. Close other pages of the board."
+            )
         headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
-        self._streams += 1
+        self._streams[viewer] += 1
         try:
-            await response.prepare(request)
             async with aclosing(messages):  # type: ignore[type-var]
                 async for name, message in messages:
+                    if not response.prepared:
+                        if _is_refusal(message):
+                            raise UnauthorizedError(
+                                f"The cluster refuses the token: {message['source']['message']}"
+                            )
+                        await response.prepare(request)
                     data = f"event: {name}\ndata: {json.dumps(message, allow_nan=False)}\n\n".encode()
                     await asyncio.wait_for(response.write(data), _WRITE_SECONDS)
         except (ConnectionError, TimeoutError):
             pass  # the viewer has left, or reads nothing
         finally:
-            self._streams -= 1
+            self._streams -= Counter({viewer: 1})
         return response
+
+
+def _is_refusal(message: dict[str, Any] | None) -> bool:
+    """Whether a message of a stream says that the API server does not know the viewer: then the stream ends."""
+    return ((message or {}).get("source") or {}).get("state") == UNAUTHENTICATED
 
 
 async def _named(name: str, messages: AsyncIterator[Any]) -> AsyncIterator[tuple[str, Any]]:

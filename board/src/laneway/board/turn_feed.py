@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from laneway.api.retries import RetryDelays
 from laneway.board.api_server import APIServer, Credential, RefusedError, UnreachableError
-from laneway.board.feed import LIVE, failure
+from laneway.board.feed import LIVE, UNAUTHENTICATED, failure
 from laneway.board.views.turn_view import newest, turn_views
 
 _HISTORY_SECONDS = 30.0
 """How far back the first answer goes: as far as the page draws."""
 _POLL_SECONDS = 1.0
-_RETRY_SECONDS = 10.0
 
 
 async def follow_turns(
-    api: APIServer, credential: Credential, agents_namespace: str, node: str
+    api: APIServer, credential: Credential, agents_namespaces: Sequence[str], node: str
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again."""
-    since_seconds = time.time() - _HISTORY_SECONDS
+    """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again.
+
+    It ends where the API server refuses the credential.
+    """
+    since_seconds, delays = time.time() - _HISTORY_SECONDS, RetryDelays()
     while True:
         try:
-            pod = await api.agent_pod(agents_namespace, node, credential)
+            namespace, pod = await api.agent_pod(agents_namespaces, node, credential)
             while True:
-                turns = turn_views(await api.turns(agents_namespace, pod, since_seconds, credential))
+                turns = turn_views(await api.turns(namespace, pod, since_seconds, credential))
                 since_seconds = newest(turns, since_seconds)
                 yield {"source": {"state": LIVE, "message": ""}, "turns": turns}
                 await asyncio.sleep(_POLL_SECONDS)
         except (RefusedError, UnreachableError) as error:
-            yield {"source": failure(error), "turns": []}
-        await asyncio.sleep(_RETRY_SECONDS)
+            yield {"source": (source := failure(error)), "turns": []}
+            if source["state"] == UNAUTHENTICATED:
+                return
+        await asyncio.sleep(delays.next_seconds())

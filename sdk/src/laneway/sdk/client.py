@@ -137,17 +137,21 @@ class TrainingJobClient:
             NotFoundError: there is no such job.
         """
         job = self.get_job(name).object
-        objects = [("TrainingJob", name)]
-        objects += [
-            ("Pod", f"{name}-{rank}") for rank in range(max(ranks(job), job["spec"].get("maxWorkers") or 0))
+        workers = {f"{name}-{rank}" for rank in range(max(ranks(job), job["spec"].get("maxWorkers") or 0))}
+        found = [
+            *self._events(f"involvedObject.kind=TrainingJob,involvedObject.name={name}"),
+            *(
+                each
+                for each in self._events("involvedObject.kind=Pod")  # one request, however many workers
+                if each["involvedObject"]["name"] in workers
+            ),
         ]
-        path, what = f"/api/v1/namespaces/{self.namespace}/events", f"events in namespace {self.namespace}"
-        found: list[Object] = []
-        for kind, of in objects:
-            selector = f"involvedObject.kind={kind},involvedObject.name={of}"
-            found += self.cluster.get(path, what=what, fieldSelector=selector)["items"]
         events = [Event(each) for each in found if not of_an_earlier_job(each, job["metadata"])]
         return sorted(events, key=lambda event: event.event_time)
+
+    def _events(self, selector: str) -> Iterator[Object]:
+        path, what = f"/api/v1/namespaces/{self.namespace}/events", f"events in namespace {self.namespace}"
+        return self.cluster.items(path, what=what, fieldSelector=selector)
 
     def wait_for_job_status(
         self,

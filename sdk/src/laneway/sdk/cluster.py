@@ -13,20 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from laneway.api.names import GROUP, VERSION
+from laneway.api.retries import is_temporary
 from laneway.sdk.errors import (
     AlreadyExistsError,
     ConflictError,
+    ExpiredError,
     ForbiddenError,
     InvalidJobError,
     LanewayError,
     NotFoundError,
     UnreachableError,
 )
+from laneway.sdk.outage import Outage
 
 Object = dict[str, Any]
 
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 30
+_PAGE_OBJECTS = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
@@ -113,6 +117,8 @@ class Cluster:
                 f"no cluster is configured: {error}; set KUBECONFIG or give the path of a kubeconfig"
             ) from error
         settings.retries = 1
+        settings.keep_alive = True  # notices a dead connection, however long a log is silent
+        self.outage = Outage()
         self.server = str(settings.host)
         self._api = client.ApiClient(settings)
 
@@ -128,6 +134,14 @@ class Cluster:
             LanewayError: one of its kinds, by what went wrong.
         """
         return self._json("GET", path, what, query)
+
+    def items(self, path: str, *, what: str, **query: str | None) -> Iterator[Object]:
+        """Yield the objects of a list, which is read in pages."""
+        page: Object = {}
+        while not page or page["metadata"].get("continue"):
+            token = page["metadata"]["continue"] if page else None
+            page = self.get(path, what=what, limit=str(_PAGE_OBJECTS), **{"continue": token}, **query)
+            yield from page["items"]
 
     def create(self, path: str, body: Mapping[str, Any], *, what: str, **query: str | None) -> Object:
         """Create an object and return it as the API server stored it."""
@@ -166,8 +180,12 @@ class Cluster:
         response = self._send(method, path, what, query, body, content_type, _ANSWER_SECONDS)
         with self.errors(what):
             data = response.data
+        return self.parsed(data)
+
+    def parsed(self, text: bytes) -> Object:
+        """Return the object that an answer, or a line of it, holds."""
         try:
-            return dict(json.loads(data))
+            return dict(json.loads(text))
         except ValueError as error:
             raise UnreachableError(self._unreachable("it answers, and is no API server")) from error
 
@@ -197,7 +215,7 @@ class Cluster:
                 _request_timeout=(_CONNECT_SECONDS, answer_seconds),
             )
             if not 200 <= answer.status < 300:
-                raise _refusal(answer.status, answer.read(), str(answer.reason), what)
+                raise refusal(answer.status, answer.read(), str(answer.reason), what)
             return answer.response
 
     @contextmanager
@@ -238,8 +256,8 @@ def _root_cause(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
-    """Return the error for an answer of the API server."""
+def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
+    """Return the error for an answer of the API server, whose body is a Kubernetes Status or not."""
     try:
         message = str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -254,10 +272,12 @@ def _refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
         403: (ForbiddenError, f"not allowed: {message}"),
         404: (NotFoundError, f"{what} not found"),
         409: (ConflictError, f"{what}: {message}"),
+        410: (ExpiredError, f"{what}: {message}"),
         400: (InvalidJobError, f"{what} is invalid: {message}"),
         422: (InvalidJobError, f"{what} is invalid: {message}"),
     }
-    kind, text = kinds.get(status, (LanewayError, f"{what}: {message or reason}"))
+    other = UnreachableError if is_temporary(status) else LanewayError
+    kind, text = kinds.get(status, (other, f"{what}: {message or reason}"))
     return kind(text)
 
 

@@ -8,7 +8,7 @@ class LanewayError(RuntimeError):
 
 
 class UnreachableError(LanewayError):
-    """No cluster is configured, or it does not answer."""
+    """No cluster is configured, or it does not answer, or it says that it cannot now (429 or 5xx)."""
 
 
 class ForbiddenError(LanewayError):
@@ -25,6 +25,10 @@ class AlreadyExistsError(LanewayError):
 
 class ConflictError(LanewayError):
     """The object has changed since it was read."""
+
+
+class ExpiredError(LanewayError):
+    """The changes since a resource version are no longer known: list again."""
 
 
 class InvalidJobError(LanewayError):

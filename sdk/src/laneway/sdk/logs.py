@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from laneway.sdk.cluster import ByteStream, Cluster, Object, jobs_path, pods_path
-from laneway.sdk.errors import LanewayError, NotFoundError, WrongArgumentError
+from laneway.sdk.errors import (
+    InvalidJobError,
+    LanewayError,
+    NotFoundError,
+    UnreachableError,
+    WrongArgumentError,
+)
 from laneway.sdk.job_object import finished
+from laneway.sdk.outage import Retries
+from laneway.sdk.shown_log import ShownLog
 
 TRAINER = "trainer"
 _POLL_SECONDS = 1.0
+_LAST_TRIES_SECONDS = 30.0
+"""How long the log of a job that has ended is tried: its node may be gone."""
 
 
 def container_of(pod: Mapping[str, Any], requested: str | None) -> str:
@@ -31,9 +41,18 @@ def container_of(pod: Mapping[str, Any], requested: str | None) -> str:
 
 def has_started(pod: Mapping[str, Any], container: str) -> bool:
     """Whether a container has started, so that it has a log."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    state = next((item.get("state") or {} for item in statuses if item["name"] == container), {})
+    state = _state(pod, container)
     return bool(state.get("running") or state.get("terminated"))
+
+
+def has_ended(pod: Mapping[str, Any], container: str) -> bool:
+    """Whether a container has ended, so that nothing more is written to its log."""
+    return bool(_state(pod, container).get("terminated"))
+
+
+def _state(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((item.get("state") or {} for item in statuses if item["name"] == container), {})
 
 
 class WorkerLog:
@@ -52,7 +71,7 @@ class WorkerLog:
         self._closed = threading.Event()
 
     def pieces(self, waits: Callable[[Object], None] = lambda job: None) -> Iterator[bytes]:
-        """Yield the log as it arrives; followed, it ends when the job has ended.
+        """Yield the log as it arrives; followed, it ends when the job has ended, and goes on after a connection was lost.
 
         Args:
             waits: called with the job while it has no worker whose log could be read.
@@ -60,22 +79,40 @@ class WorkerLog:
         Raises:
             NotFoundError: there is no log yet, and it is not followed.
         """
-        read: set[str] = set()
+        if self._follow:
+            yield from self._followed(waits)
+        elif pod := self._started_pod():
+            yield from self._open(pod, {})
+        else:
+            raise NotFoundError(f"{self._pod_name} has no log yet")
+
+    def _followed(self, waits: Callable[[Object], None]) -> Iterator[bytes]:
+        retries = Retries(self._cluster.outage, self._closed)
+        uid, shown, complete = "", ShownLog(), False
         while not self._closed.is_set():
-            job = self._read_job()  # before the pod: an ended job starts no further one
-            pod = self._started_pod()
-            if pod is not None and pod["metadata"]["uid"] not in read:
-                read.add(pod["metadata"]["uid"])
-                yield from self._log(pod)
-                if not self._follow:
+            job: Object | None = None
+            try:
+                job = self._read_job()  # before the pod: an ended job starts no further one
+                pod = self._started_pod()
+                if pod is not None and pod["metadata"]["uid"] != uid:
+                    uid, shown, complete = pod["metadata"]["uid"], ShownLog(), False
+                if pod is not None and not complete:
+                    yield from self._rest(pod, shown, retries)
+                    # A stream may end while the container runs; then it is opened again.
+                    complete = finished(job) or has_ended(pod, container_of(pod, self._container))
+                    if complete:
+                        continue
+                elif finished(job):
                     return
-            elif not self._follow:
-                raise NotFoundError(f"{self._pod_name} has no log yet")
-            elif finished(job):
-                return
+                else:
+                    retries.succeeded()
+                    if pod is None:
+                        waits(job)
+            except UnreachableError as error:
+                if job is not None and finished(job) and retries.failing_seconds > _LAST_TRIES_SECONDS:
+                    raise
+                retries.wait(error)
             else:
-                if pod is None:
-                    waits(job)
                 self._closed.wait(_POLL_SECONDS)
 
     def lines(self) -> Iterator[str]:
@@ -106,16 +143,25 @@ class WorkerLog:
             return None
         return pod if has_started(pod, container_of(pod, self._container)) else None
 
-    def _log(self, pod: Object) -> Iterator[bytes]:
+    def _rest(self, pod: Object, shown: ShownLog, retries: Retries) -> Iterator[bytes]:
+        """Yield what was not shown yet of the log of a pod, as it arrives."""
+        try:
+            pieces = self._open(pod, {"follow": "true", "timestamps": "true", "sinceTime": shown.since_time})
+        except (NotFoundError, InvalidJobError):  # the pod was deleted meanwhile, or has been replaced
+            return
+        retries.succeeded()
+        shown.begin()
+        for piece in pieces:
+            if added := shown.new(piece):
+                yield added
+
+    def _open(self, pod: Object, query: Mapping[str, str | None]) -> Iterable[bytes]:
         path = f"{pods_path(self._namespace, self._pod_name)}/log"
+        container, what = container_of(pod, self._container), f"log of pod {self._pod_name}"
         self._stream = self._cluster.stream(
-            path,
-            what=f"log of pod {self._pod_name}",
-            container=container_of(pod, self._container),
-            follow="true" if self._follow else None,
+            path, what=what, silent_seconds=None, container=container, **query
         )
-        if not self._closed.is_set():
-            yield from self._stream
+        return () if self._closed.is_set() else self._stream
 
 
 def lines_of(logs: Mapping[str, WorkerLog], *, follow: bool) -> Iterator[str]:

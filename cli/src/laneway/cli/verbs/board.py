@@ -13,6 +13,8 @@ from laneway.cli.verbs.options import add_cluster_options
 HELP = "Show nodes, GPUs, turns, the queue and jobs in a browser, with your own rights"
 
 _ADDRESS = "127.0.0.1"
+_AGENTS_NAMESPACES = ("laneway-nodes", "laneway-system", "")
+"""Where the node agents are searched: the namespaces of the documented installations, then all."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,8 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--agents-namespace",
-        default="laneway-system",
-        help="namespace in which Laneway is installed (default: %(default)s)",
+        help="namespace of the node agents, whose turns are shown (default: the one that has them)",
     )
 
 
@@ -52,5 +53,6 @@ def run(arguments: Namespace) -> int:
         flush=True,
     )
     access = OwnKubeconfig(secret, own.credential, frozenset({f"{_ADDRESS}:{port}", f"localhost:{port}"}))
-    serve(application(own.endpoint, access, arguments.agents_namespace), listener)
+    agents = [arguments.agents_namespace] if arguments.agents_namespace else _AGENTS_NAMESPACES
+    serve(application(own.endpoint, access, agents), listener)
     return OK

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from laneway.sdk.cluster import ByteStream, Cluster, Object, jobs_path
+from laneway.sdk.cluster import ByteStream, Cluster, Object, checked_name, jobs_path
 
 _REQUEST_SECONDS = 60
 """How long one watch request lasts; its stream may be silent for all of that time."""
@@ -31,9 +31,9 @@ class JobWatch:
         """Prepare a watch of a namespace, or of all (None). It lasts for so many seconds, and up to one more; None: for ever."""
         self._cluster = cluster
         self._path = jobs_path(namespace)
-        self._what = f"TrainingJob {name} in namespace {namespace}" if name else "TrainingJobs"
+        self._what = "TrainingJobs" if name is None else f"TrainingJob {name} in namespace {namespace}"
         self._selectors = {
-            "fieldSelector": f"metadata.name={name}" if name else None,
+            "fieldSelector": None if name is None else f"metadata.name={checked_name(name)}",
             "labelSelector": label_selector,
         }
         self._deadline_seconds = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds

@@ -7,10 +7,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from laneway.sdk import JobFailedError, NotFoundError, TrainingJob, TrainingJobClient, WrongArgumentError
+from laneway.sdk import (
+    AsyncTrainingJobClient,
+    JobFailedError,
+    NotFoundError,
+    TrainingJob,
+    TrainingJobClient,
+    WrongArgumentError,
+)
 from laneway.sdk.aio import _iterate
 from laneway.sdk.client import check_status, reached
 from laneway.sdk.cluster import Cluster
@@ -148,3 +156,26 @@ async def test_a_cancelled_wait_ends_its_thread() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert closed.is_set()
+
+
+async def test_jobs_that_are_watched_hold_up_no_other_request() -> None:
+    ends = threading.Event()
+
+    def waits() -> Iterator[int]:
+        ends.wait()
+        yield 1
+
+    async def read() -> None:
+        async for _ in _iterate(waits(), ends.set):
+            pass
+
+    answers = SimpleNamespace(namespace="a", get=lambda path, what: a_job("b"))
+    client = AsyncTrainingJobClient(TrainingJobClient(cluster=cast(Cluster, answers)))
+    watches = [asyncio.create_task(read()) for _ in range(100)]  # more than asyncio's own threads
+    await asyncio.sleep(0)  # each of them begins
+    try:
+        async with asyncio.timeout(10):
+            assert (await client.get_job("b")).name == "b"
+    finally:
+        ends.set()
+    await asyncio.gather(*watches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -49,9 +50,9 @@ async def open_board(api: PlayedAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         app = application(
             Endpoint(str(upstream.make_url("/"))), access, ["laneway-nodes", "laneway-system", ""]
         )
-        server = TestServer(app)
-        await server.start_server(shutdown_timeout=0.1)
-        clients.append(TestClient(server))
+        own = TestServer(app)
+        await own.start_server(shutdown_timeout=0.1)
+        clients.append(TestClient(own))
         return clients[-1]
 
     yield make
@@ -278,6 +279,48 @@ async def test_after_an_outage_a_watch_goes_on_at_the_last_change(
     assert [each["source"]["state"] for each in messages if each["source"]][-1] == "live", story
     watches = [each for each in api.requests if each.path == JOBS and each.query.get("watch")]
     assert [each.query["resourceVersion"] for each in watches] == versions, story
+
+
+async def test_large_objects_are_listed_in_smaller_pages(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(name) | {"padding": "x" * 3000} for name in ("a", "b", "c")]
+
+    async def pages(request: web.Request) -> web.StreamResponse:
+        start, limit = int(request.query["continue"] or 0), int(request.query["limit"])
+        rest = str(start + limit) if start + limit < len(jobs) else ""
+        metadata = {"resourceVersion": "1", "continue": rest}
+        return web.json_response({"metadata": metadata, "items": jobs[start : start + limit]})
+
+    monkeypatch.setattr(api_server, "_LONGEST_ANSWER_BYTES", 8192)
+    api.answers[JOBS] = pages
+    async with board.get("/api/objects", headers=TOKEN) as stream:
+        message = await next_event(stream, "jobs")
+    assert [view["name"] for view in message["set"]] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("path", ["/api/objects", "/api/events?namespace=a&job=b"])
+async def test_a_viewer_that_reads_nothing_keeps_neither_connection_nor_memory(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async def events(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"items": [{"message": "ä" * 1000, "reason": "ä" * 1000}] * 1000})
+
+    monkeypatch.setattr(server, "_WRITE_SECONDS", 0.1)
+    api.answers["/api/v1/namespaces/a/events"] = events
+    messages = [{"type": str(number), "message": "ä" * 1000} for number in range(2)]
+    api.lists[JOBS] = [job(str(number)) | {"status": {"conditions": messages}} for number in range(1000)]
+    reader, writer = await asyncio.open_connection(board.host, board.port, limit=1024)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer t\r\n\r\n".encode())
+    await reader.readline()
+    assert isinstance(board.server, TestServer)
+    assert board.server.runner is not None
+    serves = board.server.runner.server
+    assert serves is not None
+    async with asyncio.timeout(30):
+        while serves.connections:  # noqa: ASYNC110 - a server does not tell of lost connections
+            await asyncio.sleep(0.01)
+    writer.transport.abort()
 
 
 async def test_an_answer_that_never_ends_is_cut_off(

@@ -7,6 +7,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ from laneway.sdk.cluster import Cluster
 
 from tests.support.training_jobs import a_condition, a_job
 
+REPEATED = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefgh")
+)
+"""Some hundred characters that stand for 10^8."""
+
 
 @pytest.mark.parametrize(
     ("text", "says"),
@@ -32,6 +38,11 @@ from tests.support.training_jobs import a_condition, a_job
             "it is a Pod of v1; submit accepts TrainingJobs of laneway.dev/v1alpha1",
         ),
         ("apiVersion: laneway.dev/v1alpha1\nkind: TrainingJob", "it has no metadata.name"),
+        ("metadata:\n  name: a\n  name: b", "the key name comes twice"),
+        ("[" * 5000, "is not valid YAML"),
+        ("a: &a {b: *a}", "document 1: it cannot be written as JSON: Circular reference"),
+        ("a: !!binary aGVsbG8=", "document 1: it cannot be written as JSON: Object of type bytes"),
+        (REPEATED, "document 1: it has more than 4,000,000 characters as JSON"),
     ],
 )
 def test_errors_of_manifests_say_what_to_write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,16 @@ def test_a_command_of_the_image(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_wrong_command_lines(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", *words]) == exit_codes.USAGE
     assert says in capsys.readouterr().err
+
+
+def test_a_file_is_read_as_kubectl_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "apiVersion: laneway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a, annotations: {since: 2026-01-31}}\n"
+        "spec: {gpus: {type: Count, count: 1}, template: {spec: {containers: [{name: t, args: [12:30:00, 1:30.5]}]}}}\n",
+        encoding="utf-8",
+    )
+    assert main(["submit", "--dry-run", "client", "-f", str(path), "-o", "json"]) == exit_codes.OK
+    job = json.loads(capsys.readouterr().out)
+    assert job["metadata"]["annotations"] == {"since": "2026-01-31"}
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["12:30:00", "1:30.5"]

@@ -7,12 +7,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from laneway.sdk import JobFailedError, NotFoundError, TrainingJob, WrongArgumentError
+from laneway.sdk import (
+    AsyncTrainingJobClient,
+    JobFailedError,
+    NotFoundError,
+    TrainingJob,
+    TrainingJobClient,
+    WrongArgumentError,
+)
 from laneway.sdk.aio import _iterate
 from laneway.sdk.client import check_status, reached
+from laneway.sdk.cluster import Cluster
 from laneway.sdk.job import Event
 from laneway.sdk.logs import container_of, has_started
 
@@ -105,6 +114,30 @@ def test_which_container_and_whether_it_has_a_log() -> None:
         container_of(pod, "main")
 
 
+class Untouched:
+    """A cluster that no request may reach."""
+
+    namespace = "team-a"
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("a request was sent")
+
+    patch = delete = stream = get
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "a/status", "../pods/a", "a?dryRun=All", "a b", "ä"])
+def test_a_name_reaches_no_other_object_and_an_empty_one_not_all_of_them(name: str) -> None:
+    client = TrainingJobClient(cluster=cast(Cluster, Untouched()))
+    for verb in (client.get_job, client.delete_job, client.suspend_job, client.resume_job):
+        with pytest.raises(WrongArgumentError, match="is no name of an object"):
+            verb(name)
+    with pytest.raises(WrongArgumentError, match="is no name of an object"):
+        next(client.watch_job(name))
+    elsewhere = TrainingJobClient(namespace="../b", cluster=client.cluster)
+    with pytest.raises(WrongArgumentError, match="is no name of an object"):
+        elsewhere.list_jobs()
+
+
 async def test_a_cancelled_wait_ends_its_thread() -> None:
     waits, closed = threading.Event(), threading.Event()
 
@@ -123,3 +156,26 @@ async def test_a_cancelled_wait_ends_its_thread() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert closed.is_set()
+
+
+async def test_jobs_that_are_watched_hold_up_no_other_request() -> None:
+    ends = threading.Event()
+
+    def waits() -> Iterator[int]:
+        ends.wait()
+        yield 1
+
+    async def read() -> None:
+        async for _ in _iterate(waits(), ends.set):
+            pass
+
+    answers = SimpleNamespace(namespace="a", get=lambda path, what: a_job("b"))
+    client = AsyncTrainingJobClient(TrainingJobClient(cluster=cast(Cluster, answers)))
+    watches = [asyncio.create_task(read()) for _ in range(100)]  # more than asyncio's own threads
+    await asyncio.sleep(0)  # each of them begins
+    try:
+        async with asyncio.timeout(10):
+            assert (await client.get_job("b")).name == "b"
+    finally:
+        ends.set()
+    await asyncio.gather(*watches)

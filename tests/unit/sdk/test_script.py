@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,52 @@ def test_what_a_function_uses_from_outside_is_named() -> None:
     for function, name in ((uses_a_module, "Path"), (uses_a_constant, "OUTSIDE"), (uses_a_variable, "rate")):
         with pytest.raises(WrongArgumentError, match=f"uses {name} from outside of it"):
             script_of_function(function, None)
+
+
+def test_what_its_definition_uses_from_outside_is_named() -> None:
+    @marked
+    def decorated() -> None:
+        pass
+
+    def with_default(rate: float = OUTSIDE) -> None:
+        pass
+
+    for function, name in ((decorated, "marked"), (with_default, "OUTSIDE")):
+        with pytest.raises(WrongArgumentError, match=f"uses {name} from outside of it"):
+            script_of_function(function, None)
+
+
+def marked(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def test_texts_of_an_indented_function_keep_their_spaces(tmp_path: Path) -> None:
+    def train() -> None:
+        print("""
+            a
+b""")
+
+    assert ran(train, tmp_path) == "\n            a\nb\n"
+
+
+async def never_awaited() -> None:
+    pass
+
+
+def never_iterated() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [never_awaited, never_iterated])
+def test_functions_whose_call_runs_nothing_are_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(WrongArgumentError, match="whose call trains nothing"):
+        script_of_function(function, None)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n": 1, "m": 2}, {"n=1) #": 1}])
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(WrongArgumentError, match="func_args do not fit countdown"):
+        script_of_function(countdown, arguments)
 
 
 @pytest.mark.parametrize("wrong", [lambda: 0, partial(print, "a"), print, "train"])

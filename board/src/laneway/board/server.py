@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
@@ -49,7 +49,7 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEEPALIVE_SECONDS = 15.0
 _WRITE_SECONDS = 60.0
-"""A viewer that reads nothing for this time loses its stream, and with it the watches that it costs."""
+"""A viewer that reads an answer no faster loses its connection, and with it the watches and the memory that it costs."""
 _MOST_STREAMS = 256
 _MOST_STREAMS_OF_A_VIEWER = 32
 """A page has two while it is seen."""
@@ -111,11 +111,17 @@ class _Board:
         namespace, job = _name(request, "namespace"), _name(request, "job")
         try:
             events = await self.api.job_events(namespace, job, credential)
+            answer: dict[str, Any] = {
+                "source": None,
+                "events": event_views(events, request.query.get("uid", "")),
+            }
         except (RefusedError, UnreachableError) as error:
-            return web.json_response({"source": failure(error), "events": []})
-        return web.json_response(
-            {"source": None, "events": event_views(events, request.query.get("uid", ""))}
-        )
+            answer = {"source": failure(error), "events": []}
+        response = web.json_response(answer)
+        await response.prepare(request)
+        with suppress(ConnectionError, TimeoutError):
+            await _within_limit(request, response.write_eof())
+        return response
 
     def _admit(self, request: web.Request) -> Credential:
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
@@ -159,7 +165,7 @@ class _Board:
                             )
                         await response.prepare(request)
                     data = f"event: {name}\ndata: {json.dumps(message, allow_nan=False)}\n\n".encode()
-                    await asyncio.wait_for(response.write(data), _WRITE_SECONDS)
+                    await _within_limit(request, response.write(data))
         except (ConnectionError, TimeoutError):
             pass  # the viewer has left, or reads nothing
         finally:
@@ -170,6 +176,16 @@ class _Board:
 def _is_refusal(message: dict[str, Any] | None) -> bool:
     """Whether a message of a stream says that the API server does not know the viewer: then the stream ends."""
     return ((message or {}).get("source") or {}).get("state") == UNAUTHENTICATED
+
+
+async def _within_limit(request: web.Request, writing: Awaitable[None]) -> None:
+    """Write to a viewer; raise TimeoutError if it takes too long. Closing would keep what is unsent until it is read."""
+    try:
+        await asyncio.wait_for(writing, _WRITE_SECONDS)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise
 
 
 async def _named(name: str, messages: AsyncIterator[Any]) -> AsyncIterator[tuple[str, Any]]:

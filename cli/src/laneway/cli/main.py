@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway.cli.exit_codes import INTERRUPTED, USAGE, CommandError, exit_code_of
+from laneway.cli.output import printable
 from laneway.cli.verbs import (
     board,
     completion,
@@ -80,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(_VERBS[parsed.verb].run(parsed))
     except CommandError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(printable(f"{program}: {error}"), file=sys.stderr)
         return error.exit_code
     except LanewayError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(printable(f"{program}: {error}"), file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED

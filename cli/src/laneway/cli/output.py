@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import yaml
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What steers a terminal or turns the direction of a text; not a tab or the end of a line."""
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters as escapes: words of users, such as a worker's last ones, must not steer a terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def write_object(value: Any, output: str) -> None:
@@ -28,7 +37,7 @@ def write_document(value: Any, output: str) -> None:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows in aligned columns."""
-    lines = [list(header), *[list(row) for row in rows]]
+    lines = [list(header), *[[printable(cell) for cell in row] for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from laneway.sdk.client import COMPLETE, TrainingJobClient, check_status, reached
 from laneway.sdk.job import Event, TrainingJob
@@ -13,7 +16,10 @@ from laneway.sdk.trainers import Trainer
 from laneway.sdk.watch import JobWatch
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _END: Any = object()
+_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="laneway-sdk")
+"""Not those of ``asyncio.to_thread``: they are few, and each job that is watched would hold one of them."""
 
 
 class AsyncTrainingJobClient:
@@ -33,31 +39,31 @@ class AsyncTrainingJobClient:
         spec: Mapping[str, Any] | None = None,
     ) -> str:
         """Create the TrainingJob of a trainer and return its name."""
-        return await asyncio.to_thread(
+        return await _in_thread(
             self._client.train, trainer, name=name, labels=labels, annotations=annotations, spec=spec
         )
 
     async def create_job(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> TrainingJob:
         """Create a TrainingJob from its manifest."""
-        return await asyncio.to_thread(self._client.create_job, manifest, dry_run=dry_run)
+        return await _in_thread(self._client.create_job, manifest, dry_run=dry_run)
 
     async def list_jobs(
         self, *, label_selector: str | None = None, all_namespaces: bool = False
     ) -> list[TrainingJob]:
         """Return the TrainingJobs of the namespace, or of all."""
-        return await asyncio.to_thread(
+        return await _in_thread(
             self._client.list_jobs, label_selector=label_selector, all_namespaces=all_namespaces
         )
 
     async def get_job(self, name: str) -> TrainingJob:
         """Return a TrainingJob."""
-        return await asyncio.to_thread(self._client.get_job, name)
+        return await _in_thread(self._client.get_job, name)
 
     async def get_job_logs(
         self, name: str, *, worker: int | None = 0, container: str | None = None, follow: bool = False
     ) -> AsyncIterator[str]:
         """Yield the lines of a worker's log, or of all (None)."""
-        logs = await asyncio.to_thread(
+        logs = await _in_thread(
             self._client.worker_logs, name, worker=worker, container=container, follow=follow
         )
 
@@ -70,7 +76,7 @@ class AsyncTrainingJobClient:
 
     async def get_job_events(self, name: str) -> list[Event]:
         """Return the events of a job and its workers, the oldest first."""
-        return await asyncio.to_thread(self._client.get_job_events, name)
+        return await _in_thread(self._client.get_job_events, name)
 
     async def wait_for_job_status(
         self,
@@ -102,21 +108,26 @@ class AsyncTrainingJobClient:
 
     async def suspend_job(self, name: str) -> TrainingJob:
         """Suspend a job."""
-        return await asyncio.to_thread(self._client.suspend_job, name)
+        return await _in_thread(self._client.suspend_job, name)
 
     async def resume_job(self, name: str) -> TrainingJob:
         """Resume a suspended job."""
-        return await asyncio.to_thread(self._client.resume_job, name)
+        return await _in_thread(self._client.resume_job, name)
 
     async def delete_job(self, name: str) -> None:
         """Delete a job."""
-        await asyncio.to_thread(self._client.delete_job, name)
+        await _in_thread(self._client.delete_job, name)
+
+
+async def _in_thread(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    call = partial(function, *arguments, **named)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, copy_context().run, call)
 
 
 async def _iterate(items: Iterator[T], close: Callable[[], object]) -> AsyncIterator[T]:
     """Yield what an iterator that waits yields; when this one ends or is cancelled, close ends the other's wait."""
     try:
-        while (item := await asyncio.to_thread(next, items, _END)) is not _END:
+        while (item := await _in_thread(next, items, _END)) is not _END:
             yield item
     finally:
         close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from laneway.api.job_conditions import SummaryState
-from laneway.sdk.cluster import MERGE, Cluster, Object, jobs_path
+from laneway.sdk.cluster import MERGE, Cluster, Object, events_path, jobs_path
 from laneway.sdk.errors import JobFailedError, NotFoundError, WrongArgumentError
 from laneway.sdk.job import Event, TrainingJob, of_an_earlier_job
 from laneway.sdk.job_object import ranks
@@ -150,7 +150,7 @@ class TrainingJobClient:
         return sorted(events, key=lambda event: event.event_time)
 
     def _events(self, selector: str) -> Iterator[Object]:
-        path, what = f"/api/v1/namespaces/{self.namespace}/events", f"events in namespace {self.namespace}"
+        path, what = events_path(self.namespace), f"events in namespace {self.namespace}"
         return self.cluster.items(path, what=what, fieldSelector=selector)
 
     def wait_for_job_status(

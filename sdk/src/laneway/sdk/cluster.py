@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from laneway.sdk.errors import (
     LanewayError,
     NotFoundError,
     UnreachableError,
+    WrongArgumentError,
 )
 from laneway.sdk.outage import Outage
 
@@ -33,26 +35,45 @@ _ANSWER_SECONDS = 30
 _PAGE_OBJECTS = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
-def jobs_path(namespace: str | None, name: str = "") -> str:
+def jobs_path(namespace: str | None, name: str | None = None) -> str:
     """Return the path of a TrainingJob, or of the TrainingJobs of a namespace or of all (None)."""
     return _path(f"/apis/{GROUP}/{VERSION}", namespace, "trainingjobs", name)
 
 
-def pods_path(namespace: str, name: str = "") -> str:
+def pods_path(namespace: str, name: str | None = None) -> str:
     """Return the path of a pod, or of the pods of a namespace."""
     return _path("/api/v1", namespace, "pods", name)
 
 
-def gpu_nodes_path(name: str = "") -> str:
+def gpu_nodes_path(name: str | None = None) -> str:
     """Return the path of a GPUNode, or of all."""
     return _path(f"/apis/{GROUP}/{VERSION}", None, "gpunodes", name)
 
 
-def _path(api: str, namespace: str | None, plural: str, name: str) -> str:
-    place = "" if namespace is None else f"/namespaces/{namespace}"
-    return f"{api}{place}/{plural}" + (f"/{name}" if name else "")
+def events_path(namespace: str) -> str:
+    """Return the path of the events of a namespace."""
+    return _path("/api/v1", namespace, "events", None)
+
+
+def _path(api: str, namespace: str | None, plural: str, name: str | None) -> str:
+    place = "" if namespace is None else f"/namespaces/{checked_name(namespace)}"
+    return f"{api}{place}/{plural}" + ("" if name is None else f"/{checked_name(name)}")
+
+
+def checked_name(name: str) -> str:
+    """Return a name that an object may have. Another one would change a path: an empty one names all objects.
+
+    Raises:
+        WrongArgumentError: no object has such a name.
+    """
+    if not _NAME.fullmatch(name):
+        raise WrongArgumentError(
+            f"{name!r} is no name of an object: write lower-case letters, digits, '-' and '.'"
+        )
+    return name
 
 
 class ByteStream:

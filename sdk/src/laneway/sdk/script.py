@@ -7,13 +7,13 @@ content, because jobs with one command line count as one template (``TrainingPro
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import hashlib
 import inspect
 import json
 import re
 import shlex
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ ANNOTATION = f"{GROUP}/script."
 _VOLUME = "laneway-script"
 _MAX_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB for all annotations of a pod; the operator adds its own."""
+
+_ONLY_STARTED_BY_A_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{0,54}[A-Za-z0-9]")
 """What an annotation's name may end with, whose part after the slash has at most 63 characters."""
@@ -115,17 +117,20 @@ def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any
     """
     if not inspect.isfunction(function) or function.__name__ == "<lambda>":
         raise WrongArgumentError(f"func is {function!r}: give a function that is defined with def")
-    if outside := _names_from_outside(function):
+    if function.__code__.co_flags & _ONLY_STARTED_BY_A_CALL:
+        raise WrongArgumentError(
+            f"{function.__name__} is a coroutine or a generator, whose call trains nothing: give a plain function"
+        )
+    source = _source(function)
+    if outside := _names_from_outside(function, source):
         raise WrongArgumentError(
             f"{function.__name__} uses {', '.join(outside)} from outside of it, and only its own source is sent: import and define "
             "in its body what it uses, or pass it in func_args"
         )
     try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError) as error:
-        raise WrongArgumentError(
-            f"the source of {function.__name__} is not known: define it in a file or a notebook's cell"
-        ) from error
+        inspect.signature(function).bind(**(arguments or {}))
+    except TypeError as error:
+        raise WrongArgumentError(f"func_args do not fit {function.__name__}: {error}") from error
     given = ", ".join(f"{name}={_literal(name, value)}" for name, value in (arguments or {}).items())
     name = f"{function.__name__}.py"
     return Script(name, {name: f"{source}\n\n{function.__name__}({given})\n"})
@@ -143,8 +148,20 @@ def after_installing(command: Sequence[str], packages: Sequence[str], indexes: S
     return ["sh", "-ec", f'{install}\nexec "$0" "$@"', *command]
 
 
-def _names_from_outside(function: Callable[..., Any]) -> list[str]:
-    """Return the names of modules, variables and functions around a function that it uses."""
+def _source(function: Callable[..., Any]) -> str:
+    """Return the source of a function, as a module may hold it."""
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError) as error:
+        raise WrongArgumentError(
+            f"the source of {function.__name__} is not known: define it in a file or a notebook's cell"
+        ) from error
+    # Without its indent, a text of several lines in it would have other spaces.
+    return f"if True:\n{source}" if source[:1].isspace() else source
+
+
+def _names_from_outside(function: Callable[..., Any], source: str) -> list[str]:
+    """Return the names of modules, variables and functions around a function that it or its definition uses."""
     read = {
         each.argval
         for code in _code_objects(function.__code__)
@@ -152,6 +169,9 @@ def _names_from_outside(function: Callable[..., Any]) -> list[str]:
         if each.opname == "LOAD_GLOBAL"
     }
     used = {*function.__code__.co_freevars, *(read & function.__globals__.keys())}
+    # The script's own level evaluates decorators, defaults and annotations.
+    definition = dis.get_instructions(compile(source, function.__name__, "exec", dont_inherit=True))
+    used |= {each.argval for each in definition if each.opname == "LOAD_NAME"} - vars(builtins).keys()
     return sorted(used - {function.__name__})
 
 

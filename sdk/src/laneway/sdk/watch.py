@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from laneway.sdk.cluster import ByteStream, Cluster, Object, jobs_path, refusal
+from laneway.sdk.cluster import ByteStream, Cluster, Object, checked_name, jobs_path, refusal
 from laneway.sdk.errors import ExpiredError, UnreachableError
 from laneway.sdk.outage import Retries
 
@@ -39,9 +39,9 @@ class JobWatch:
         """Prepare a watch of a namespace, or of all (None). It lasts for so many seconds, and up to one more; None: for ever."""
         self._cluster = cluster
         self._path = jobs_path(namespace)
-        self._what = f"TrainingJob {name} in namespace {namespace}" if name else "TrainingJobs"
+        self._what = "TrainingJobs" if name is None else f"TrainingJob {name} in namespace {namespace}"
         self._selectors = {
-            "fieldSelector": f"metadata.name={name}" if name else None,
+            "fieldSelector": None if name is None else f"metadata.name={checked_name(name)}",
             "labelSelector": label_selector,
         }
         self._deadline_seconds = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds

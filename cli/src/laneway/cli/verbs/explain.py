@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from laneway.cli import job_format
 from laneway.cli.exit_codes import OK
-from laneway.cli.output import write_object
+from laneway.cli.output import printable, write_object
 from laneway.cli.verbs.options import add_job_arguments, add_output_option, open_client
 from laneway.sdk import job_object
 
@@ -34,5 +34,5 @@ def run(arguments: Namespace) -> int:
         }
         write_object(explanation, arguments.output)
     else:
-        print("\n".join(job_format.explanation(job, time.time())))
+        print(printable("\n".join(job_format.explanation(job, time.time()))))
     return OK

@@ -11,7 +11,7 @@ from laneway.api.quantity import format_bytes
 from laneway.cli import job_format, progress_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.job_table import FORMATS, show_changes, show_jobs
-from laneway.cli.output import table, write_object
+from laneway.cli.output import printable, table, write_object
 from laneway.cli.verbs.options import add_job_arguments, add_output_option, open_client
 from laneway.sdk import NotFoundError, TrainingJob
 from laneway.sdk.job_object import conditions, status, waiting
@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
     elif arguments.output:
         write_object(dict(job.object), arguments.output)
     else:
-        print("\n".join(description(job.object, time.time())))
+        print(printable("\n".join(description(job.object, time.time()))))
     return OK
 
 

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from laneway.cli import job_format
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, CommandError
+from laneway.cli.output import printable
 from laneway.cli.verbs.options import add_job_arguments, open_client
 from laneway.sdk import NotFoundError, TrainingJobClient
 from laneway.sdk.cluster import Object
@@ -75,4 +76,4 @@ class _Notice:
         explanation = job_format.explanation(job, time.time())[0]
         if explanation != self._shown:
             self._shown = explanation
-            print(f"# {explanation}", file=sys.stderr, flush=True)
+            print(printable(f"# {explanation}"), file=sys.stderr, flush=True)

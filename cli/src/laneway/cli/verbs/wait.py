@@ -11,6 +11,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.cli import job_format
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, TIMED_OUT, USAGE, CommandError
+from laneway.cli.output import printable
 from laneway.cli.verbs.options import add_job_arguments, open_client
 from laneway.sdk.job_object import condition_holds, finished
 
@@ -76,7 +77,7 @@ def exit_code(
         )
     if condition == DELETED or not (finished(job) or condition_holds(job, condition)):
         return None
-    print("\n".join(job_format.explanation(job, time.time())))
+    print(printable("\n".join(job_format.explanation(job, time.time()))))
     if condition == ENDED:
         return FAILED if condition_holds(job, ConditionType.FAILED) else OK
     passed = condition in PASSED_BY_COMPLETION and condition_holds(job, ConditionType.COMPLETE)

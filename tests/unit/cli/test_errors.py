@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,8 @@ import pytest
 import yaml
 from laneway.cli import exit_codes
 from laneway.cli.main import main
+
+from tests.support.fake_api_server import Answer, FakeAPIServer, a_kubeconfig
 
 TRAINING_JOB_VERBS = (
     "submit -f job.yaml", "submit -f job.yaml --dry-run=server", "submit -- python", "list", "list -w", "get a",
@@ -24,17 +24,6 @@ ALL = (*VERBS, "doctor", "board --port 0")
 NOWHERE = "http://127.0.0.1:9"
 
 FORBIDDEN = 'trainingjobs.laneway.dev is forbidden: User "u" cannot list resource "trainingjobs"'
-
-
-def a_kubeconfig(server: str = NOWHERE, **user: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "k", "cluster": {"server": server}}],
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "users": [{"name": "u", "user": user or {"token": "expired"}}],
-    }
 
 
 @pytest.fixture(autouse=True)
@@ -66,55 +55,29 @@ def sentence(
 
 
 class Answers:
-    """An API server that answers all requests alike."""
+    """What the API server answers to all requests."""
 
     def __init__(self) -> None:
-        self.status, self.message = 200, ""
-        outer = self
+        self.status, self.message, self.address = 200, "", ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, body = outer.answer(self.path)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 - the names that http.server calls
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-
-    def answer(self, path: str) -> tuple[int, bytes]:
+    def to(self, path: str) -> Answer:
         if self.status == 404 and "/apis/laneway.dev/" in path:
             return 404, b"404 page not found\n"  # as for any group that it does not know
         return self.status, json.dumps({"kind": "Status", "message": self.message}).encode()
 
-    def __enter__(self) -> Answers:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
 
 @pytest.fixture
 def answers() -> Iterator[Answers]:
-    with Answers() as started:
-        yield started
+    made = Answers()
+    with FakeAPIServer(made.to) as server:
+        made.address = server.address
+        yield made
 
 
 @pytest.mark.parametrize("verb", ALL)
 def test_no_cluster(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     want = f"cannot reach the cluster at {NOWHERE}: Connection refused"
-    assert sentence(verb, a_kubeconfig(), capfd) == (exit_codes.UNREACHABLE, want)
+    assert sentence(verb, a_kubeconfig(NOWHERE), capfd) == (exit_codes.UNREACHABLE, want)
 
 
 @pytest.mark.parametrize("verb", ALL)
@@ -155,21 +118,21 @@ WRONG = {
     "a list": ("[1, 2]", "no cluster is configured: the kubeconfig config is no kubeconfig"),
     "empty": ("", "no cluster is configured: the kubeconfig config is wrong: config file is empty"),
     "another context": (
-        a_kubeconfig() | {"current-context": "gone"},
+        a_kubeconfig(NOWHERE) | {"current-context": "gone"},
         "no cluster is configured: the kubeconfig config has no context gone; its contexts: c",
     ),
     "no context": (
-        a_kubeconfig() | {"current-context": ""},
+        a_kubeconfig(NOWHERE) | {"current-context": ""},
         "no cluster is configured: the kubeconfig config has no current context; its contexts: c",
     ),
-    "no user": (a_kubeconfig() | {"users": []}, "no cluster is configured: the kubeconfig config is wrong: "),
-    "no cluster": (a_kubeconfig() | {"clusters": []}, "no cluster is configured: the kubeconfig config is wrong: "),
+    "no user": (a_kubeconfig(NOWHERE) | {"users": []}, "no cluster is configured: the kubeconfig config is wrong: "),
+    "no cluster": (a_kubeconfig(NOWHERE) | {"clusters": []}, "no cluster is configured: the kubeconfig config is wrong: "),
     "no scheme": (
         a_kubeconfig("127.0.0.1:9"),
         "no cluster is configured: the kubeconfig config has the server 127.0.0.1:9: begin it with https://",
     ),
     "no program": (
-        a_kubeconfig(exec=NO_PROGRAM),
+        a_kubeconfig(NOWHERE, exec=NO_PROGRAM),
         "the kubeconfig config gives no credential: [Errno 2] No such file or directory: 'no-such'",
     ),
 }  # fmt: skip
@@ -187,11 +150,11 @@ def test_a_wrong_kubeconfig(case: str, verb: str, capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize("verb", ["list", "exec a", "board --port 0"])
 def test_a_context_that_does_not_exist(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     want = "no cluster is configured: the kubeconfig config has no context gone; its contexts: c"
-    assert sentence(f"--context gone {verb}", a_kubeconfig(), capfd) == (exit_codes.UNREACHABLE, want)
+    assert sentence(f"--context gone {verb}", a_kubeconfig(NOWHERE), capfd) == (exit_codes.UNREACHABLE, want)
 
 
 def test_a_context_needs_no_current_one(capfd: pytest.CaptureFixture[str]) -> None:
-    code, said = sentence("list --context c", a_kubeconfig() | {"current-context": ""}, capfd)
+    code, said = sentence("list --context c", a_kubeconfig(NOWHERE) | {"current-context": ""}, capfd)
     assert (code, said) == (
         exit_codes.UNREACHABLE,
         f"cannot reach the cluster at {NOWHERE}: Connection refused",

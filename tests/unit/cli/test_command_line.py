@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
+from argparse import _SubParsersAction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from itertools import pairwise
@@ -19,6 +21,7 @@ from laneway.cli.main import command_parser, main
 from laneway.cli.verbs.wait import exit_code
 from laneway.sdk.cluster import Cluster
 
+from hack.reference.cli import cli_page
 from tests.support.training_jobs import a_condition, a_job
 
 REPEATED = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -162,6 +165,15 @@ def test_in_a_pod_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert Cluster().namespace == "team"
+
+
+def test_the_reference_page_has_each_verb_and_flag() -> None:
+    page = cli_page()
+    verbs = next(each for each in command_parser("laneway")._actions if isinstance(each, _SubParsersAction))
+    for name, verb in verbs.choices.items():
+        (section,) = re.findall(rf"\n## {name}\n(.*?)(?=\n## |\Z)", page, re.DOTALL)
+        for flag in set(verb._option_string_actions) - {"-h", "--help"}:
+            assert f"`{flag}" in section or f"`{flag}" in page.partition("\n## submit\n")[0], (name, flag)
 
 
 def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

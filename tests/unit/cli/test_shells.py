@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,29 +12,47 @@ from pathlib import Path
 import pytest
 from laneway.cli.main import main
 
+from tests.support.fake_api_server import Answer, FakeAPIServer, a_kubeconfig
+
 LANEWAY = str(Path(sys.executable).with_name("laneway"))
 
 
-def completed(words: str, tmp_path: Path) -> list[str]:
-    """What bash offers after these words, by the script that ``completion bash`` prints."""
-    script = tmp_path / "complete.bash"
-    script.write_text(
-        f"""
-eval "$({LANEWAY} completion bash)"
-COMP_LINE='{words}' COMP_POINT={len(words)} COMP_TYPE=9 COMP_WORDS=({words}) COMP_CWORD=1
+PROGRAMS = {
+    "bash": """
+eval "$(laneway completion bash)"
+COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9 COMP_WORDS=($1) COMP_CWORD=1
 function_name=$(complete -p laneway | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 "$function_name" laneway
-printf '%s\\n' "${{COMPREPLY[@]}}"
+printf '%s\n' "${COMPREPLY[@]}"
 """,
-        encoding="utf-8",
-    )
+    "zsh": """
+eval "$(laneway completion zsh)"
+BUFFER="$1" CURSOR=${#1} words=(${=1})
+_describe() { for each in "${(P@)2}"; do print -r -- "${each%%:*}"; done }
+${_comps[laneway]}
+""",
+    "fish": """
+laneway completion fish | source
+complete -C "$argv[1]" | string match -r '^[^\\t]*'
+""",
+}
+"""What each shell offers after the words of its first argument, by the script that ``completion`` prints."""
+
+SHELLS = [shell for shell in PROGRAMS if shutil.which(shell)]
+
+
+def completed(shell: str, words: str, tmp_path: Path) -> list[str]:
+    script = tmp_path / f"complete.{shell}"
+    script.write_text(PROGRAMS[shell], encoding="utf-8")
     path = os.pathsep.join((str(Path(LANEWAY).parent), os.environ["PATH"]))
-    done = subprocess.run(
-        ["bash", script], check=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
-    return [word.strip() for word in done.stdout.split()]
+    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)}
+    command = [shell, *(["-f"] if shell == "zsh" else []), str(script), words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert done.stderr == ""
+    return sorted(done.stdout.split())
 
 
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "want"),
     [
@@ -43,8 +62,27 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("laneway convert --to Train", ["TrainJob", "TrainingJob"]),
     ],
 )
-def test_bash_completes(words: str, want: list[str], tmp_path: Path) -> None:
-    assert sorted(completed(words, tmp_path)) == want
+def test_verbs_flags_and_values_are_completed(
+    shell: str, words: str, want: list[str], tmp_path: Path
+) -> None:
+    assert completed(shell, words, tmp_path) == want
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_names_of_jobs_are_completed(shell: str, tmp_path: Path) -> None:
+    asked = []
+
+    def jobs(path: str) -> Answer:
+        asked.append(path)
+        items = [{"metadata": {"name": name}} for name in ("bert-1", "bert-2", "digits")]
+        return 200, json.dumps({"items": items}).encode()
+
+    with FakeAPIServer(jobs) as server:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(json.dumps(a_kubeconfig(server.address)), encoding="utf-8")
+        words = f"laneway --kubeconfig {kubeconfig} -n team logs be"
+        assert completed(shell, words, tmp_path) == ["bert-1", "bert-2"]
+    assert asked == ["/apis/laneway.dev/v1alpha1/namespaces/team/trainingjobs"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

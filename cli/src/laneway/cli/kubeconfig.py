@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kubernetes import client, config
 from laneway.board.api_server import Credential, Endpoint, UnreachableError, tls_context
 from laneway.cli.exit_codes import UNREACHABLE, CommandError
+from laneway.sdk.kubeconfig import load_kubeconfig
 
 
 @dataclass(frozen=True)
@@ -23,18 +24,17 @@ def kubeconfig_access(kubeconfig: str | None, context: str | None) -> Kubeconfig
     """Load a context of the given file, else of KUBECONFIG, else of ~/.kube/config.
 
     Raises:
-        CommandError: there is none, or it is wrong.
+        UnreachableError: of the SDK; there is none, or it is wrong.
+        CommandError: its certificates are wrong.
     """
     settings = client.Configuration()
+    load_kubeconfig(settings, kubeconfig, context)
     try:
-        config.load_kube_config(config_file=kubeconfig, context=context, client_configuration=settings)
         tls = tls_context(settings.ssl_ca_cert)
         if settings.cert_file:
             tls.load_cert_chain(settings.cert_file, settings.key_file)
-    except (config.ConfigException, OSError) as error:
-        raise CommandError(
-            f"no cluster is configured: {error}; set KUBECONFIG or give --kubeconfig", UNREACHABLE
-        ) from error
+    except OSError as error:
+        raise CommandError(f"the kubeconfig's certificates cannot be read: {error}", UNREACHABLE) from error
     if not settings.verify_ssl:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     endpoint = Endpoint(settings.host, tls, settings.tls_server_name or None, settings.proxy or None)

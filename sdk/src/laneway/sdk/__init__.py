@@ -1,7 +1,7 @@
 """TrainingJobs from Python, with the verbs of Kubeflow's TrainerClient.
 
-``TrainingJobClient`` builds a job from a trainer (``manifest``, ``script``) and asks the API server through ``cluster``, which alone knows
-the Kubernetes client. ``watch`` and ``logs`` follow what changes. ``AsyncTrainingJobClient`` runs the same on threads.
+``TrainingJobClient`` builds a job from a trainer (``manifest``, ``script``) and asks the API server through ``cluster``, which alone
+talks to it. ``watch`` and ``logs`` follow what changes. ``AsyncTrainingJobClient`` runs the same on threads.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from laneway.sdk.errors import (
     JobFailedError,
     LanewayError,
     NotFoundError,
+    UnauthorizedError,
     UnreachableError,
     WrongArgumentError,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Trainer",
     "TrainingJob",
     "TrainingJobClient",
+    "UnauthorizedError",
     "UnreachableError",
     "WrongArgumentError",
     "job_manifest",

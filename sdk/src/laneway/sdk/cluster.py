@@ -1,4 +1,4 @@
-"""Requests to the API server that the user's kubeconfig names. The only module that uses the Kubernetes client.
+"""Requests to the API server that the user's kubeconfig names. Only this module and ``kubeconfig`` use the Kubernetes client.
 
 Objects are plain dictionaries, in the API server's own form. Paths are the API server's, too, so that one method serves each kind.
 """
@@ -23,9 +23,11 @@ from laneway.sdk.errors import (
     InvalidJobError,
     LanewayError,
     NotFoundError,
+    UnauthorizedError,
     UnreachableError,
     WrongArgumentError,
 )
+from laneway.sdk.kubeconfig import load_kubeconfig
 from laneway.sdk.outage import Outage
 
 Object = dict[str, Any]
@@ -119,24 +121,13 @@ class Cluster:
         Raises:
             UnreachableError: there is no kubeconfig, or it is wrong.
         """
-        from kubernetes import client, config
-        from yaml import YAMLError
+        from kubernetes import client
 
-        self.namespace = "default"
         settings = client.Configuration()
-        try:
-            if kubeconfig or os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-                config.load_kube_config(kubeconfig, context, client_configuration=settings)
-                contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
-                chosen = next((item for item in contexts if item["name"] == context), active)
-                self.namespace = chosen["context"].get("namespace") or "default"
-            else:
-                config.load_incluster_config(client_configuration=settings)
-                self.namespace = _pod_namespace()
-        except (config.ConfigException, OSError, YAMLError) as error:
-            raise UnreachableError(
-                f"no cluster is configured: {error}; set KUBECONFIG or give the path of a kubeconfig"
-            ) from error
+        if kubeconfig or os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
+            self.namespace = load_kubeconfig(settings, kubeconfig, context)
+        else:
+            self.namespace = _load_service_account(settings)
         settings.retries = 1
         settings.keep_alive = True  # notices a dead connection, however long a log is silent
         self.outage = Outage()
@@ -283,12 +274,14 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
         message = str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         message = ""
-    if status == 404 and not message and what.startswith("TrainingJob"):
+    if status == 404 and not message and what.startswith(("TrainingJob", "GPUNode")):
         return NotFoundError(
             "the cluster has no TrainingJobs: install Laneway first (helm install laneway charts/laneway)"
         )
     if status == 401:
-        return ForbiddenError("the cluster refused your credentials: check the user in your kubeconfig")
+        return UnauthorizedError(
+            "the cluster refused your credentials, which are wrong or expired: renew them, or check the user in your kubeconfig"
+        )
     kinds: dict[int, tuple[type[LanewayError], str]] = {
         403: (ForbiddenError, f"not allowed: {message}"),
         404: (NotFoundError, f"{what} not found"),
@@ -302,9 +295,16 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
     return kind(text)
 
 
-def _pod_namespace() -> str:
-    """Return the namespace of the pod that this process runs in: a file beside its service account's token."""
+def _load_service_account(settings: Any) -> str:
+    """Load the service account of the pod that this process runs in, and return the pod's namespace: a file beside the token."""
+    from kubernetes import config
     from kubernetes.config import incluster_config
 
-    path = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
-    return path.read_text(encoding="utf-8").strip() or "default"
+    try:
+        config.load_incluster_config(client_configuration=settings)
+        path = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
+        return path.read_text(encoding="utf-8").strip() or "default"
+    except (config.ConfigException, OSError) as error:
+        raise UnreachableError(
+            f"the pod's service account cannot be used: {error}; set KUBECONFIG"
+        ) from error

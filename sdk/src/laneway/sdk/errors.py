@@ -15,6 +15,10 @@ class ForbiddenError(LanewayError):
     """The cluster refused the credentials, or the user may not do this."""
 
 
+class UnauthorizedError(ForbiddenError):
+    """The cluster refused the credentials: they are wrong, or expired."""
+
+
 class NotFoundError(LanewayError):
     """The object does not exist."""
 

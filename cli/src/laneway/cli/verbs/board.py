@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from urllib.parse import urlencode
 
 from laneway.cli.exit_codes import FAILED, OK, CommandError
-from laneway.cli.verbs.options import add_cluster_options
+from laneway.cli.verbs.options import add_cluster_options, open_client
 
 HELP = "Show nodes, GPUs, turns, the queue and jobs in a browser, with your own rights"
 
@@ -44,15 +44,19 @@ def run(arguments: Namespace) -> int:
         raise CommandError(
             f"cannot serve on port {arguments.port}: {error}; give another --port, or 0", FAILED
         ) from error
-    port = listener.getsockname()[1]
-    secret = secrets.token_urlsafe(32)
-    query = f"?{urlencode({'namespace': arguments.namespace})}" if arguments.namespace else ""
-    print(f"The board of {own.endpoint.url} is at\n\n  http://{_ADDRESS}:{port}/{query}#secret={secret}\n")
-    print(
-        "The address gives your rights to read jobs and nodes, so keep it to yourself. Ctrl-C ends the board.",
-        flush=True,
-    )
-    access = OwnKubeconfig(secret, own.credential, frozenset({f"{_ADDRESS}:{port}", f"localhost:{port}"}))
-    agents = [arguments.agents_namespace] if arguments.agents_namespace else _AGENTS_NAMESPACES
-    serve(application(own.endpoint, access, agents), listener)
-    return OK
+    with listener:
+        open_client(arguments).cluster.get("/version", what="the version")  # says why where nobody answers
+        port = listener.getsockname()[1]
+        secret = secrets.token_urlsafe(32)
+        query = f"?{urlencode({'namespace': arguments.namespace})}" if arguments.namespace else ""
+        print(
+            f"The board of {own.endpoint.url} is at\n\n  http://{_ADDRESS}:{port}/{query}#secret={secret}\n"
+        )
+        print(
+            "The address gives your rights to read jobs and nodes, so keep it to yourself. Ctrl-C ends the board.",
+            flush=True,
+        )
+        access = OwnKubeconfig(secret, own.credential, frozenset({f"{_ADDRESS}:{port}", f"localhost:{port}"}))
+        agents = [arguments.agents_namespace] if arguments.agents_namespace else _AGENTS_NAMESPACES
+        serve(application(own.endpoint, access, agents), listener)
+        return OK

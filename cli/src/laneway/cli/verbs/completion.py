@@ -6,6 +6,9 @@ from argparse import ArgumentParser, Namespace
 
 from laneway.cli.exit_codes import OK
 
+_LOAD_COMPLETION = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
+"""For a zsh whose user has not switched completion on."""
+
 HELP = "Print the script with which a shell completes commands"
 
 
@@ -19,5 +22,9 @@ def run(arguments: Namespace) -> int:
     """Print it."""
     from argcomplete.shell_integration import shellcode
 
-    print(shellcode(["laneway"], shell=arguments.shell))
+    script = shellcode(["laneway"], shell=arguments.shell)
+    if arguments.shell == "zsh":
+        first, rest = script.split("\n", 1)  # zsh finds the script in a folder by its first line
+        script = "\n".join((first, _LOAD_COMPLETION, rest))
+    print(script)
     return OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from laneway.sdk import ForbiddenError, LanewayError, TrainingJobClient
+from laneway.sdk import ForbiddenError, LanewayError, TrainingJobClient, UnauthorizedError
 from laneway.sdk.cluster import Object, gpu_nodes_path
 
 
@@ -70,6 +70,8 @@ def gpu_nodes(client: TrainingJobClient) -> list[Object]:
     """
     try:
         found = client.cluster.get(gpu_nodes_path(), what="GPUNodes")["items"]
+    except UnauthorizedError:
+        raise
     except ForbiddenError as error:
         raise ForbiddenError(
             f"{error}. GPUNodes show the pods of all tenants: an administrator may bind you to the ClusterRole "

@@ -20,6 +20,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATION = Path(__file__).with_name("mkdocs.yml")
+STYLES = Path(__file__).with_name("site.css")
 
 _PAGES = ("*.md", "*.svg")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(options.site, ignore_errors=True)
             shutil.move(site, options.site)
             print(options.site / "index.html")
+            print(f"with search: python3 -m http.server --bind 127.0.0.1 --directory {options.site}")
     return 0 if built else 1
 
 
@@ -87,6 +89,7 @@ def _build(pages: Path, site: Path) -> bool:
         copy = pages / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(REPOSITORY / name, copy)
+    shutil.copyfile(STYLES, pages / STYLES.name)
     os.environ["DISABLE_MKDOCS_2_WARNING"] = (
         "true"  # of the theme, about a version of mkdocs that is not installed
     )

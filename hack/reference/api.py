@@ -15,7 +15,7 @@ _HEAD = """<!-- Generated from the CRDs by `make generate`. Do not edit. -->
 
 # API reference
 
-The group is `laneway.dev`. Field names are paths; `[]` marks the items of a list. How versions of the
+Every field of TrainingJob, GPUNode and TrainingProfile. The group is `laneway.dev`. Field names are paths; `[]` marks the items of a list. How versions of the
 API change is in [api-versions.md](api-versions.md), what the fields mean together in [jobs.md](jobs.md).
 """
 

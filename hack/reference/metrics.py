@@ -54,7 +54,7 @@ _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do no
 
 # Metrics
 
-The ports are in [contracts.md](contracts.md#ports-and-metrics). Each component also has the metrics
+Every Prometheus metric of Laneway's components. The ports are in [contracts.md](contracts.md#ports-and-metrics). Each component also has the metrics
 of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
 
 - **Series**: how many there are at a time. The series of a job end when it finishes, those of a

@@ -109,7 +109,9 @@ def test_a_train_job_becomes_a_training_job() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("spec.initializer", {"dataset": {"storageUri": "hf://x"}}, "spec.initializer.dataset.storageUri has no counterpart"),
+        ("spec.initializer", {"dataset": {"storageUri": "hf://x"}}, "spec.initializer.dataset was left out (hf://x): download it in the script"),
+        ("spec.initializer", {"model": {"env": []}}, "spec.initializer.model was left out (from its runtime)"),
+        ("spec.initializer", {"other": {"a": 1}}, "spec.initializer.other.a has no counterpart"),
         ("spec.managedBy", "x", "spec.managedBy has no counterpart"),
         ("spec.trainer.unheardOf", [1], "spec.trainer.unheardOf has no counterpart"),
         ("spec.runtimeRef.name", "deepspeed", "spec.runtimeRef is deepspeed: write what its template adds"),
@@ -117,11 +119,6 @@ def test_a_train_job_becomes_a_training_job() -> None:
         ("spec.trainer.numProcPerNode", "cpu", "spec.trainer.numProcPerNode is cpu: Laneway starts a process for each GPU"),
         ("spec.runtimeRef.kind", "TrainingRuntime", "spec.runtimeRef is torch-distributed, a TrainingRuntime: write"),
         ("spec.trainer.resourcesPerNode.limits", {"amd.com/gpu": 1}, "spec.template.spec.containers[trainer] requests amd.com/gpu"),
-        (
-            "spec.podTemplateOverrides",
-            [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {each: "x"}}} for each in "ab"],
-            "spec.podTemplateOverrides[0].spec.nodeSelector.b has no counterpart",
-        ),
         ("spec.trainer.image", None, "spec.trainer.image is missing"),
         ("spec.trainer.command", None, "spec.trainer.command is missing: the image's own runs"),
         (
@@ -140,6 +137,100 @@ def test_what_is_lost_of_a_train_job_is_named(path: str, value: Any, says: str) 
     converted = convert(changed(TRAIN_JOB, path, value), None)
     checked(converted)
     assert any(note.startswith(says) for note in converted.notes), converted.notes
+
+
+def test_later_overrides_of_a_train_job_are_added_to_earlier_ones() -> None:
+    """As Kubeflow merges them."""
+    overrides = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {each: "x"}}} for each in "ab"]
+    (job,) = convert(changed(TRAIN_JOB, "spec.podTemplateOverrides", overrides), None).objects
+    assert job["spec"]["template"]["spec"]["nodeSelector"] == {"a": "x", "b": "x"}
+
+
+POD = {
+    "nodeSelector": {"pool": "gpu"},
+    "tolerations": [{"operator": "Exists"}],
+    "serviceAccountName": "trainer",
+    "imagePullSecrets": [{"name": "registry"}],
+    "volumes": [{"name": "data", "emptyDir": {}}],
+    "securityContext": {"fsGroup": 7},
+}
+MOUNTED = {
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "securityContext": {"runAsUser": 7},
+}
+
+
+def a_patch(manager: str, job: str, pod: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """An entry of runtimePatches about the pods of a job."""
+    template = {"metadata": metadata, "spec": {"template": {"spec": pod}}}
+    jobs = {"spec": {"replicatedJobs": [{"name": job, "template": template}]}}
+    return {"manager": manager, "time": "now", "trainingRuntimeSpec": {"template": jobs}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("runtimePatches", [a_patch("sdk", "node", {**POD, "containers": [{"name": "node", **MOUNTED}]})]),
+        ("podTemplateOverrides", [{"targetJobs": [{"name": "node"}], "spec": {**POD, "containers": [{"name": "node", **MOUNTED}]}}]),
+        ("podSpecOverrides", [{"targetJobs": [{"name": "node"}], **POD, "containers": [{"name": "node", **MOUNTED}]}]),
+    ],
+)  # fmt: skip
+def test_patches_of_the_workers_reach_their_template(field: str, value: Any) -> None:
+    train_job = changed(TRAIN_JOB, "spec.podTemplateOverrides", None)
+    converted = convert(changed(train_job, f"spec.{field}", deepcopy(value)), None)
+    pod = checked(converted)["spec"]["template"]["spec"]
+    (container,) = pod.pop("containers")
+    assert pod == {"restartPolicy": "Never", **POD}
+    assert {key: container[key] for key in MOUNTED} == MOUNTED
+    assert converted.notes == ["spec.trainer.env[PET_NNODES] was left out: Laneway sets it"]
+
+
+def test_patches_of_several_managers_add_up() -> None:
+    patches = [
+        a_patch("sdk", "node", {"nodeSelector": {"pool": "gpu", "zone": "a"}, "volumes": [{"name": "data", "emptyDir": {}}]}),
+        a_patch("kueue", "node", {"nodeSelector": {"zone": "b"}, "volumes": [{"name": "x", "emptyDir": {}}]}, labels={"queue": "q"}),
+    ]  # fmt: skip
+    train_job = changed(TRAIN_JOB, "spec.podTemplateOverrides", None)
+    template = checked(convert(changed(train_job, "spec.runtimePatches", patches), None))["spec"]["template"]
+    assert template["metadata"]["labels"] == {"team": "nlp", "queue": "q"}
+    assert template["spec"]["nodeSelector"] == {"pool": "gpu", "zone": "b"}
+    assert [volume["name"] for volume in template["spec"]["volumes"]] == ["data", "x"]
+
+
+def test_what_is_lost_of_a_patch_is_named() -> None:
+    patches = [
+        a_patch("kueue", "node", {"schedulingGates": [{"name": "g"}], "initContainers": [{"name": "i", "env": []}]}),
+        a_patch("sdk", "launcher", {"nodeSelector": {"pool": "cpu"}}),
+    ]  # fmt: skip
+    patches[1]["trainingRuntimeSpec"]["template"]["metadata"] = {"labels": {"a": "b"}}
+    notes = "\n".join(convert(changed(TRAIN_JOB, "spec.runtimePatches", patches), None).notes)
+    where = "trainingRuntimeSpec.template"
+    for lost in (
+        f"spec.runtimePatches[0].{where}.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[g]",
+        f"spec.runtimePatches[0].{where}.spec.replicatedJobs[0].template.spec.template.spec.initContainers[i]",
+        f"spec.runtimePatches[1].{where}.spec.replicatedJobs[launcher].template.spec.template.spec.nodeSelector.pool",
+        f"spec.runtimePatches[1].{where}.metadata.labels.a",
+    ):
+        assert lost in notes
+
+
+def test_a_pods_fields_become_a_patch_of_the_workers() -> None:
+    job = checked(convert(TRAIN_JOB, None))
+    pod = job["spec"]["template"]["spec"]
+    pod |= POD
+    pod["containers"][0] |= MOUNTED
+    converted = convert(job, "TrainJob")
+    (train_job,) = converted.objects
+    (patch,) = train_job["spec"]["runtimePatches"]
+    (patched,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert patched["name"] == "node"
+    assert patched["template"]["spec"]["template"] == {
+        "metadata": {"labels": {"team": "nlp"}},
+        "spec": {**POD, "containers": [{"name": "node", **MOUNTED}]},
+    }
+    assert "podTemplateOverrides" not in train_job["spec"]
+    assert converted.notes == []
+    assert checked(convert(train_job, None)) == job
 
 
 def changed(given: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from laneway.api.names import API_VERSION
@@ -24,8 +25,21 @@ _CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 _NODE = "node"
 """Kubeflow's name of the workers, and of their container."""
 
-_OF_POD = ("nodeSelector", "affinity", "tolerations", "volumes", "serviceAccountName", "imagePullSecrets")
-"""Fields of a pod that ``podTemplateOverrides`` has, too."""
+_OF_POD = (
+    *("nodeSelector", "affinity", "tolerations", "volumes", "serviceAccountName", "imagePullSecrets"),
+    "securityContext",
+)
+"""Fields of a pod that ``runtimePatches`` has, too."""
+
+_OF_CONTAINER = ("volumeMounts", "securityContext")
+"""Fields of the workers' container that ``runtimePatches`` has, too; its variables are the trainer's."""
+
+_MANAGER = "laneway.dev/convert"
+_OVERRIDES = ("podTemplateOverrides", "podSpecOverrides")
+"""What ``runtimePatches`` was before version 2.2 of Kubeflow's trainer; the second has the fields of a pod's spec beside the target."""
+
+_KEYS = {"volumes": "name", "imagePullSecrets": "name", "env": "name", "volumeMounts": "mountPath"}
+"""Lists to which a patch adds, by the key of their items."""
 
 
 def from_train_job(source: Source) -> dict[str, Any]:
@@ -52,12 +66,14 @@ def from_train_job(source: Source) -> dict[str, Any]:
         }
     )
     _note_runtime(source, container)
-    pod = _overrides(source, container)
+    _note_initializer(source)
     note_other_gpus(source, {"containers": [container]}, "spec.template.spec")
     template = {
         "metadata": present({key: source.take("spec", key) for key in ("labels", "annotations")}),
-        "spec": {"restartPolicy": "Never", **pod, "containers": [container]},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
     }
+    _take_overrides(source, template)
+    _take_patches(source, template)
     spec = {
         "workers": trainer.pop("numNodes", 1),
         "gpus": {"type": "Count", "count": count or 1},
@@ -91,24 +107,25 @@ def to_train_job(source: Source) -> dict[str, Any]:
         "env": container.pop("env", None),
         "resourcesPerNode": with_gpus(container.pop("resources", {}), count),
     }
-    overrides = present({key: source.take("spec", "template", "spec", key) for key in _OF_POD})
-    if mounts := container.pop("volumeMounts", None):
-        overrides["containers"] = [{"name": _NODE, "volumeMounts": mounts}]
+    pod = present({key: source.take("spec", "template", "spec", key) for key in _OF_POD})
+    if own := present({key: container.pop(key, None) for key in _OF_CONTAINER}):
+        pod["containers"] = [{"name": _NODE, **own}]
     source.take("spec", "template", "spec", "restartPolicy")
     container.pop("name")
     source.put_back(container, "spec", "template", "spec", "containers[trainer]")
     template = source.take("spec", "template", "metadata", default={})
+    metadata = present({key: template.pop(key, None) for key in ("labels", "annotations")})
     spec = {
         "runtimeRef": {"name": _DEFAULT_RUNTIME},
-        "labels": template.pop("labels", None),
-        "annotations": template.pop("annotations", None),
         "suspend": source.take("spec", "suspend") or None,
         "activeDeadlineSeconds": source.take("spec", "activeDeadlineSeconds"),
         "trainer": present(trainer),
     }
     source.put_back(template, "spec", "template", "metadata")
-    if overrides:
-        spec["podTemplateOverrides"] = [{"targetJobs": [{"name": _NODE}], "spec": overrides}]
+    if patched := present({"metadata": metadata, "spec": pod}):
+        job = {"name": _NODE, "template": {"spec": {"template": patched}}}
+        patch = {"template": {"spec": {"replicatedJobs": [job]}}}
+        spec["runtimePatches"] = [{"manager": _MANAGER, "trainingRuntimeSpec": patch}]
     return {
         "apiVersion": TRAIN_JOB_VERSION,
         "kind": "TrainJob",
@@ -132,30 +149,62 @@ def _note_runtime(source: Source, container: dict[str, Any]) -> None:
         source.note(f"spec.trainer.command is missing: the image's own runs, not that of {runtime}")
 
 
-def _overrides(source: Source, container: dict[str, Any]) -> dict[str, Any]:
-    """Take what ``podTemplateOverrides`` says about the workers, and return their pod's fields."""
-    pod: dict[str, Any] = {}
-    left: list[dict[str, Any]] = []
-    for override in source.take("spec", "podTemplateOverrides", default=[]):
-        if override.get("targetJobs") != [{"name": _NODE}]:
-            left.append(override)
+def _note_initializer(source: Source) -> None:
+    """Say how to do without the jobs that download the data and the model before the workers start."""
+    for kind in ("dataset", "model"):
+        if initializer := source.take("spec", "initializer", kind):
+            source.note(
+                f"spec.initializer.{kind} was left out ({initializer.get('storageUri') or 'from its runtime'}): "
+                "download it in the script, or by an init container in spec.template"
+            )
+
+
+def _take_overrides(source: Source, template: dict[str, Any]) -> None:
+    """Take what the older forms of ``runtimePatches`` say about the workers into their template."""
+    for field in _OVERRIDES:
+        overrides = source.take("spec", field, default=[])
+        for override in overrides:
+            if override.get("targetJobs") == [{"name": _NODE}]:
+                del override["targetJobs"]
+                _merge(template, override if field == "podTemplateOverrides" else {"spec": override})
+        source.put_back(overrides, "spec", field)
+
+
+def _take_patches(source: Source, template: dict[str, Any]) -> None:
+    """Take what ``runtimePatches`` say about the workers into their template: labels of their Job, and their pods' fields."""
+    patches = source.take("spec", "runtimePatches", default=[])
+    for patch in patches:
+        for by_the_server in ("manager", "time"):
+            patch.pop(by_the_server, None)
+        template_patch = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
+        for job in (template_patch.get("spec") or {}).get("replicatedJobs") or ():
+            if job.get("name") == _NODE:
+                del job["name"]
+                of_job = job.get("template") or {}
+                _merge(template, {"metadata": of_job.get("metadata")})
+                _merge(template, (of_job.get("spec") or {}).get("template") or {})
+    source.put_back(patches, "spec", "runtimePatches")
+
+
+def _merge(template: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Move what a worker may have from a patch of its pod into its template."""
+    spec = patch.get("spec") or {}
+    _move(("labels", "annotations"), patch.get("metadata") or {}, template["metadata"])
+    _move(_OF_POD, spec, template["spec"])
+    for container in spec.get("containers") or ():
+        if container.get("name") == _NODE:
+            del container["name"]
+            _move(("env", *_OF_CONTAINER), container, template["spec"]["containers"][0])
+
+
+def _move(names: Sequence[str], patch: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Move fields out of a patch as Kubernetes' strategic merge does: objects and lists with a key are added to."""
+    for name in names:
+        value, before = patch.pop(name, None), fields.get(name)
+        if not value:
             continue
-        spec = override.pop("spec", {})
-        # A field that an earlier override has stays in this one, and is named.
-        pod |= present({key: spec.pop(key, None) for key in _OF_POD if key not in pod})
-        containers = spec.pop("containers", [])
-        for each in containers:
-            if each.get("name") == _NODE:
-                container["env"] = [*container.get("env", []), *each.pop("env", [])]
-                container["volumeMounts"] = [
-                    *container.get("volumeMounts", []),
-                    *each.pop("volumeMounts", []),
-                ]
-        for key in ("env", "volumeMounts"):
-            if not container.get(key):
-                container.pop(key, None)
-        others = [each for each in containers if set(each) != {"name"}]
-        del override["targetJobs"]
-        left.append(present({**override, "spec": present({**spec, "containers": others})}))
-    source.put_back([each for each in left if each], "spec", "podTemplateOverrides")
-    return pod
+        if name in _KEYS:
+            key = _KEYS[name]
+            fields[name] = list({each[key]: each for each in (*(before or ()), *value)}.values())
+        else:
+            fields[name] = {**(before or {}), **value} if isinstance(value, dict) else value

@@ -218,7 +218,6 @@ def _thresholds() -> Schema:
         gangRollbacks=number,
         revokedTurns=number,
         evictions=number,
-        xidErrors=number,
         failedJobRatio=ratio,
         endedJobs={"type": "integer", "minimum": 1},
         apiErrorRatio=ratio,

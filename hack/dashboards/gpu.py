@@ -8,7 +8,6 @@ from hack.dashboards.panels import a_dashboard, choice, dcgm, job_link, lines, q
 
 _OF = '{node="$node", gpu_uuid=~"$gpu_uuid"}'
 _EACH = "{{gpu_uuid}}"
-_XIDS = 'laneway_gpu_xid_errors_total{node="$node", gpu_uuid=~"$gpu_uuid"}'
 
 
 def gpu() -> dashboard.Dashboard:
@@ -30,7 +29,7 @@ def _dcgm(metric: str) -> str:
 
 
 def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    by = "gpu_uuid, xid, class"
+    last = f"max by (gpu_uuid, xid, class) (laneway_gpu_last_xid_timestamp_seconds{_OF})"
     return (
         built.with_row(dashboard.Row("Health"))
         .with_panel(
@@ -44,14 +43,8 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "XIDs",
-                "Errors of the driver within five minutes. class: ignored, an application's error; quarantine and reset, the GPU is out of use.",
-                (
-                    # A series that begins with its first XID has no increase.
-                    (
-                        f"sum by ({by}) ({_XIDS}) - (sum by ({by}) ({_XIDS} offset 5m) or 0 * sum by ({by}) ({_XIDS}))",
-                        "{{gpu_uuid}} XID {{xid}} ({{class}})",
-                    ),
-                ),
+                "1 for five minutes after an error of the driver. class: ignored, an application's error; quarantine and reset, the GPU is out of use.",
+                ((f"time() - {last} < bool 300", "{{gpu_uuid}} XID {{xid}} ({{class}})"),),
                 width=12,
                 bars=True,
             )

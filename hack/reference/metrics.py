@@ -58,7 +58,7 @@ Every Prometheus metric of Laneway's components. The ports are in [contracts.md]
 of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
 
 - **Series**: how many there are at a time. The series of a job end when it finishes, those of a
-  container or lane with it; those of a namespace stay. A figure that is not known has no series.
+  container or lane with it; those of a namespace an hour after its last TrainingJob is gone. A figure that is not known has no series.
   Before the leader's first cycle, and on other replicas, there are no series of jobs and GPU models.
 - **`gpu_uuid`** is the label `UUID` of NVIDIA's dcgm-exporter; `node` is its label `Hostname` where
   the exporter runs with the node's name. To join:

@@ -25,7 +25,7 @@ def metrics(laneway: Laneway) -> Iterator[prometheus.Prometheus]:
 
 _ONLY_SOMETIMES = (
     "DCGM_",  # needs dcgm-exporter
-    "laneway_gpu_xid_errors_total",  # needs a fault
+    "laneway_gpu_last_xid_timestamp_seconds",  # needs a fault
     "laneway_session_progress_ratio",  # needs lanes that compete
     "laneway_job_goodput",
     "laneway_job_statistical_efficiency",

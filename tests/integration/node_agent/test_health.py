@@ -47,6 +47,7 @@ def test_an_xid_is_reported_everywhere_and_survives_the_agent(make_node: MakeNod
     for xid, xid_class in ((13, "ignored"), (79, "reset")):
         labels = f'class="{xid_class}",gpu_uuid="{node.gpus[0]}",node="n1",xid="{xid}"'
         assert f"laneway_gpu_xid_errors_total{{{labels}}} 1.0" in metrics
+        assert f"laneway_gpu_last_xid_timestamp_seconds{{{labels}}} 1." in metrics
     assert f'GPU unhealthy gpu={node.gpus[0]} reason="XID 79' in node.log
     assert "xid='XID 13 (graphics engine exception)" in node.log
 

@@ -16,6 +16,7 @@ from laneway.operator.engine import Engine
 from laneway.operator.execute.garbage_collector import GarbageCollector
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Gauges, Metrics
+from laneway.operator.namespace_metrics import KEPT_SECONDS
 from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
@@ -123,6 +124,23 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
     play(fake, steps)
     first, again = listed
     assert again - first == pytest.approx(want_seconds, abs=1)
+
+
+def test_the_series_of_a_namespace_without_jobs_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
+        """List no jobs."""
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+
+    async def steps(engine: Engine) -> None:
+        engine._metrics.namespaces.begin("gone")
+        assert 'namespace="gone"' in engine._metrics.render().decode()
+        for _ in range(3):
+            engine.list_soon()
+            await asyncio.sleep(KEPT_SECONDS)
+        assert 'namespace="gone"' not in engine._metrics.render().decode()
+
+    play(_FakeTime(), steps)
 
 
 def test_what_a_watch_missed_before_this_replica_led_is_found_by_a_list_of_everything(

@@ -324,6 +324,7 @@ class Engine:
         self._cache.condense_ended_jobs()
         uids = set(state.jobs)
         self._executor.forget_gone_jobs(uids)
+        self._metrics.namespaces.end_unused({job.namespace for job in state.jobs.values()}, self._wall())
         self._trials.keep_only((job.uid, job.generation) for job in state.jobs.values() if not job.finished)
         for profile in self._cycle.unused_profiles(state, self._wall()):
             self._executor.begin_profile_deletion(profile)

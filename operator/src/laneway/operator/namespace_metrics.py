@@ -1,8 +1,10 @@
-"""Counters and histograms of jobs by namespace. They are counted as things happen, so they keep what a job did when it is gone."""
+"""Counters and histograms of jobs by namespace. They are counted as things happen, so they keep what a job did when it is
+gone, for an hour after the last one of its namespace is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from typing import Final
 
@@ -79,6 +81,9 @@ NAMESPACE_METRICS = (
 )
 """The metrics of this module."""
 
+KEPT_SECONDS = 3600.0
+"""The series of a namespace stay for this long after its last job is gone."""
+
 _WAIT_SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 _COMPLETION_SECONDS = (60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 259_200, 604_800, 2_592_000)
 _SLOWDOWN_RATIOS = (1.05, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
@@ -98,23 +103,37 @@ class NamespaceMetrics:
         self.restarts = _counter(RESTARTS, registry)
         self.rescales = _counter(RESCALES, registry)
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
-        self._begun: set[str] = set()
+        self._unused_since_seconds: dict[str, float] = {}
+        """By namespace with series; infinite while it has a job."""
 
     def begin(self, namespace: str) -> None:
         """Let the series of a namespace begin at 0: else its first increase cannot be seen."""
-        if namespace in self._begun:
-            return
-        self._begun.add(namespace)
+        if namespace not in self._unused_since_seconds:
+            self._unused_since_seconds[namespace] = math.inf
+            for metric, labels in self._series(namespace):
+                metric.labels(*labels)
+
+    def end_unused(self, used: Collection[str], now_seconds: float) -> None:
+        """Remove the series of namespaces that have had no job for an hour: Prometheus has read the last values by then."""
+        for namespace, known_seconds in list(self._unused_since_seconds.items()):
+            since_seconds = math.inf if namespace in used else min(known_seconds, now_seconds)
+            self._unused_since_seconds[namespace] = since_seconds
+            if now_seconds >= since_seconds + KEPT_SECONDS:
+                del self._unused_since_seconds[namespace]
+                for metric, labels in self._series(namespace):
+                    metric.remove(*labels)
+
+    def _series(self, namespace: str) -> Iterator[tuple[Counter | Histogram, tuple[str, ...]]]:
         for each in (self.held_gpu_seconds, self.restarts, self.rescales, self.gang_rollbacks):
-            each.labels(namespace)
+            yield each, (namespace,)
         for histogram in (self.wait_duration, self.slowdown):
-            histogram.labels(namespace)
+            yield histogram, (namespace,)
         for result in RESULTS:
-            self.completion_duration.labels(namespace, result)
+            yield self.completion_duration, (namespace, result)
         for reason in LOSSES:
-            self.lost_gpu_seconds.labels(namespace, reason)
+            yield self.lost_gpu_seconds, (namespace, reason)
         for action, cause in product(ACTIONS, PREEMPTION_REASONS):
-            self.preemptions.labels(namespace, action, cause)
+            yield self.preemptions, (namespace, action, cause)
 
 
 def _counter(spec: MetricSpec, registry: CollectorRegistry) -> Counter:

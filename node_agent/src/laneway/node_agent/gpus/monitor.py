@@ -44,6 +44,9 @@ class GPUHealth:
     xids: Mapping[int, int] = field(default_factory=dict)
     """Counts of each XID since the agent started."""
 
+    last_xids: Mapping[int, float] = field(default_factory=dict)
+    """CLOCK_REALTIME of the last of each."""
+
 
 class GPUMonitor:
     """Checks all GPUs every few seconds, and at once after an XID. A hanging driver call delays the other
@@ -71,6 +74,7 @@ class GPUMonitor:
         self._states, self._absent, self._rebooted = self._load()
         self._unsaved = self._rebooted
         self._counts: dict[str, Counter[int]] = {uuid: Counter() for uuid in self._callers}
+        self._last_xids: dict[str, dict[int, float]] = {uuid: {} for uuid in self._callers}
         self._last_xid_seconds: dict[str, float] = {}
         """CLOCK_MONOTONIC of each GPU's last relevant XID."""
 
@@ -131,6 +135,7 @@ class GPUMonitor:
                     _log.warning("XID of an unknown GPU gpu=%s xid=%r", event.uuid, describe(event.number))
                     continue
                 self._counts[event.uuid][event.number] += 1
+                self._last_xids[event.uuid][event.number] = now.realtime_seconds
                 if severity_of(event.number, self._config) is XidClass.IGNORED:
                     _log.warning("XID ignored gpu=%s xid=%r", event.uuid, describe(event.number))
                 else:
@@ -182,17 +187,18 @@ class GPUMonitor:
             self._health_changed()
 
     def _health_of(self, uuid: str, reading: GPUReading | None) -> GPUHealth:
-        xids = dict(self._counts[uuid])
+        xids, last_xids = dict(self._counts[uuid]), dict(self._last_xids[uuid])
         quarantine = self._states[uuid].quarantine
         if quarantine is None:
             warning = "" if reading is None else warning_of(reading.errors)
-            return GPUHealth(reason=warning, reading=reading, xids=xids)
+            return GPUHealth(reason=warning, reading=reading, xids=xids, last_xids=last_xids)
         return GPUHealth(
             healthy=False,
             reason=quarantine.reason(self._config),
             unhealthy_since_seconds=quarantine.since_seconds,
             reading=reading,
             xids=xids,
+            last_xids=last_xids,
         )
 
     def _log_change(self, uuid: str, before: GPUHealth) -> None:

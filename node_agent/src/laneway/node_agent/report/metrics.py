@@ -47,6 +47,13 @@ GPU_XID_ERRORS = MetricSpec(
     (*_GPU, "xid", "class"),
     {"class": tuple(each.value for each in XidClass)},
 )
+GPU_LAST_XID = MetricSpec(
+    "laneway_gpu_last_xid_timestamp_seconds",
+    "gauge",
+    "Unix time of the last error of a GPU with an XID since the agent started.",
+    (*_GPU, "xid", "class"),
+    {"class": tuple(each.value for each in XidClass)},
+)
 GPU_UTILIZATION = MetricSpec(
     "laneway_gpu_utilization_ratio", "gauge", "Fraction of time in which the GPU computes.", _GPU
 )
@@ -166,6 +173,7 @@ METRICS = (
     GPU_MEMORY,
     GPU_HEALTHY,
     GPU_XID_ERRORS,
+    GPU_LAST_XID,
     GPU_UTILIZATION,
     GPU_FOREIGN_PROCESSES,
     GPU_ENFORCEMENT_LOWERED,
@@ -232,6 +240,7 @@ class AgentCollector:
         memory = _gauge(GPU_MEMORY)
         healthy = _gauge(GPU_HEALTHY)
         xids = _counter(GPU_XID_ERRORS)
+        last_xids = _gauge(GPU_LAST_XID)
         utilization = _gauge(GPU_UTILIZATION)
         foreign = _gauge(GPU_FOREIGN_PROCESSES)
         lowered = _gauge(GPU_ENFORCEMENT_LOWERED)
@@ -249,8 +258,9 @@ class AgentCollector:
                 memory.add_metric([self._node, gpu.uuid, kind], size_bytes)
             healthy.add_metric([self._node, gpu.uuid], 1 if health.healthy else 0)
             for number, count in sorted(health.xids.items()):
-                xid_class = severity_of(number, self._health).value
-                xids.add_metric([self._node, gpu.uuid, str(number), xid_class], count)
+                labels = [self._node, gpu.uuid, str(number), severity_of(number, self._health).value]
+                xids.add_metric(labels, count)
+                last_xids.add_metric(labels, health.last_xids[number])
             if health.reading is not None and health.reading.utilization_ratio is not None:
                 utilization.add_metric([self._node, gpu.uuid], health.reading.utilization_ratio)
             in_pods = sum(use.processes for use in snapshot.strays.pods)
@@ -261,6 +271,7 @@ class AgentCollector:
         yield memory
         yield healthy
         yield xids
+        yield last_xids
         yield utilization
         yield foreign
         yield lowered

@@ -148,6 +148,33 @@ def test_a_list_is_watched(bench: Bench) -> None:
     assert next(jobs for jobs in snapshots if not jobs) == []
 
 
+def test_a_users_wait_survives_a_restart_of_the_api_server(
+    bench: Bench, control_plane: LoopbackControlPlane
+) -> None:
+    place = ("-n", bench.namespace)
+    bench.kubectl("create", "role", "user", *place, "--verb=*", "--resource=trainingjobs.laneway.dev")
+    bench.kubectl("create", "rolebinding", "user", *place, "--role=user", "--user=ann")
+    kubeconfig = str(control_plane.kubeconfig_for("ann"))
+    user, name = (
+        TrainingJobClient(namespace=bench.namespace, kubeconfig=kubeconfig),
+        bench.client.train(TRAINER),
+    )
+    watched, ended = threading.Event(), list[str]()
+
+    def wait() -> None:
+        job = user.wait_for_job_status(name, timeout=120, callbacks=[lambda _: watched.set()])
+        ended.append(job.status)
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    assert watched.wait(60)
+    control_plane.kill("kube-apiserver")
+    control_plane.start("kube-apiserver")
+    bench.set_state(name, "Complete")
+    waits.join(180)
+    assert ended == ["Complete"]
+
+
 async def test_the_same_verbs_for_asyncio(bench: Bench) -> None:
     client = AsyncTrainingJobClient(bench.client)
     name = await client.train(TRAINER)

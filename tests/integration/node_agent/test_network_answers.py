@@ -15,8 +15,9 @@ from tests.support.node_agent.node import Node, eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace of its own needs root")
 
-ADDRESS = "192.0.2.1"
-NAMESPACE = f'ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec "$@"'
+ADDRESSES = ("192.0.2.1", "[2001:db8::1]")
+ADD = " && ".join(f"ip address add {each.strip('[]')} dev lo" for each in ADDRESSES)
+NAMESPACE = f'ip link set lo up && {ADD} && exec "$@"'
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 
 
@@ -29,10 +30,13 @@ def ask(node: Node, address: str, path: str) -> str:
     ).stdout
 
 
-def test_pids_and_messages_are_for_the_agents_own_pod_only(make_node: Callable[..., Node]) -> None:
+@pytest.mark.parametrize(("loopback", "address"), [("127.0.0.1", ADDRESSES[0]), ("[::1]", ADDRESSES[1])])
+def test_pids_and_messages_are_for_the_agents_own_pod_only(
+    make_node: Callable[..., Node], loopback: str, address: str
+) -> None:
     node = make_node()
     node.starter = ["unshare", "--net", "sh", "-ec", NAMESPACE, "sh"]
-    node.start("--standalone", "--address", "0.0.0.0")
+    node.start("--standalone", "--address", "")
     process = node.container("a", 50).await_socket().process()
     process.hello()
     process.turn()
@@ -40,12 +44,12 @@ def test_pids_and_messages_are_for_the_agents_own_pod_only(make_node: Callable[.
     process.send("overrun", message="cannot read /secret/path", **sizes)
 
     def local() -> dict[str, Any]:
-        (session,) = json.loads(ask(node, "127.0.0.1", "/sessions"))
+        (session,) = json.loads(ask(node, loopback, "/sessions"))
         return dict(session)
 
     eventually("its own pod is told", lambda: "/secret/path" in local()["message"])
     assert [each["pid"] for each in local()["processes"]] == [process.pid]
-    shown = {path: ask(node, ADDRESS, path) for path in ("/sessions", "/turns", "/metrics", "/healthz")}
+    shown = {path: ask(node, address, path) for path in ("/sessions", "/turns", "/metrics", "/healthz")}
     (session,) = json.loads(shown["/sessions"])
     assert (session["pod"], session["share_percent"]) == ("a", 50)
     assert session.keys() == local().keys() - {"message", "processes"}

@@ -260,7 +260,7 @@ class Node:
     def _served_port(self) -> str | None:
         assert self._process is not None
         assert self._process.poll() is None, self.log
-        found = re.search(r"http=[\d.]+:(\d+)", self.log)
+        found = re.search(r"http=\S*:(\d+)", self.log)
         return found.group(1) if found else None
 
 

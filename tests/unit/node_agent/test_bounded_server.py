@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from ipaddress import ip_network
 from itertools import count
 
 import pytest
@@ -16,6 +17,7 @@ from laneway.node_agent.report.bounded_server import (
     BoundedHTTPServer,
 )
 from laneway.node_agent.report.connection_rates import BLOCK_SECONDS, CONNECTIONS_PER_SECOND
+from laneway.node_agent.report.source_filter import drop_sources
 
 from tests.unit.node_agent.manual_clock import ManualClock
 
@@ -30,7 +32,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(clock: ManualClock) -> Iterator[BoundedHTTPServer]:
-    made = BoundedHTTPServer(("127.0.0.1", 0), BoundedHandler, clock)
+    made = BoundedHTTPServer(("", 0), BoundedHandler, clock)
     yield made
     made.server_close()
 
@@ -52,21 +54,22 @@ def serve(server: BoundedHTTPServer, accepted: socket.socket) -> threading.Threa
     return thread
 
 
-ATTACKER, HONEST = "127.0.0.2", "127.0.0.3"
+ATTACKER, HONEST, ON_IPV6 = "127.0.0.2", "127.0.0.3", "::1"
 
 
 def knock(server: BoundedHTTPServer, source: str) -> socket.socket:
     """A client's end of a connection that nobody has accepted."""
-    client = socket.socket()
+    on_ipv6 = ":" in source
+    client = socket.socket(socket.AF_INET6 if on_ipv6 else socket.AF_INET)
     client.bind((source, 0))
     client.setblocking(False)
-    client.connect_ex(server.server_address)
+    client.connect_ex(("::1" if on_ipv6 else "127.0.0.1", server.server_address[1]))
     return client
 
 
 def accepted_sources(server: BoundedHTTPServer) -> list[str]:
     """Accept, and close, all connections that wait. Return the sources of those that the server does not refuse."""
-    sources = []
+    sources: list[str] = []
     while True:
         try:
             accepted, address = server.get_request()
@@ -76,22 +79,42 @@ def accepted_sources(server: BoundedHTTPServer) -> list[str]:
         accepted.close()
 
 
+@pytest.mark.parametrize(("attacker", "honest"), [(ATTACKER, HONEST), (ATTACKER, ON_IPV6), (ON_IPV6, HONEST)])
 def test_a_source_of_too_many_connections_is_dropped_by_the_kernel_for_a_while(
-    server: BoundedHTTPServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    server: BoundedHTTPServer,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    attacker: str,
+    honest: str,
 ) -> None:
-    flood = [knock(server, ATTACKER) for _ in range(CONNECTIONS_PER_SECOND + 100)]
-    assert accepted_sources(server) == [ATTACKER] * CONNECTIONS_PER_SECOND
-    assert caplog.messages == [f"blocked a source of too many connections address={ATTACKER} seconds=10"]
-    dropped = knock(server, ATTACKER)
-    honest = knock(server, HONEST)
-    assert accepted_sources(server) == [HONEST]
+    flood = [knock(server, attacker) for _ in range(CONNECTIONS_PER_SECOND + 100)]
+    assert accepted_sources(server) == [attacker] * CONNECTIONS_PER_SECOND
+    assert caplog.messages == [f"blocked a source of too many connections address={attacker} seconds=10"]
+    dropped = knock(server, attacker)
+    other = knock(server, honest)
+    assert accepted_sources(server) == [honest]
     assert not select.select([], [dropped], [], 0)[1], "it is still connecting"
     clock.now_seconds += BLOCK_SECONDS
     server.service_actions()
-    late = knock(server, ATTACKER)
-    assert ATTACKER in accepted_sources(server)
-    for client in (*flood, dropped, honest, late):
+    late = knock(server, attacker)
+    assert attacker in accepted_sources(server)
+    for client in (*flood, dropped, other, late):
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "neighbours"), [(HONEST, "127.0.0.4/30"), (ON_IPV6, "::8/125"), (ON_IPV6, "1::1/128")]
+)
+def test_the_kernel_drops_no_other_source(server: BoundedHTTPServer, source: str, neighbours: str) -> None:
+    drop_sources(server.socket, map(str, ip_network(neighbours)))
+    client = knock(server, source)
+    assert accepted_sources(server) == [source]
+    client.close()
+
+
+@pytest.mark.parametrize("network", ["200.0.0.0/22", "fe00:aaaa:f000:1:f000:1:f000:0/118"])
+def test_the_kernel_drops_as_many_sources_as_fit(server: BoundedHTTPServer, network: str) -> None:
+    drop_sources(server.socket, map(str, ip_network(network)))
 
 
 def test_refusing_a_request_delays_the_next_answer_to_its_address(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from aiohttp import web
+from laneway.api.listener import listen
 from laneway.board.access import ViewerToken
 from laneway.board.api_server import Endpoint, tls_context
 from laneway.board.server import application
@@ -25,7 +26,7 @@ def main() -> int:
     try:
         authority = tls_context(arguments.authority)
         tls = _server_tls(arguments)
-        listener = socket.create_server((arguments.address, arguments.port))
+        listener = listen(arguments.address, arguments.port)
     except OSError as error:
         print(f"laneway-board: {error}", file=sys.stderr)
         return 1
@@ -66,7 +67,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--authority", required=True, help="file with the certificate authority of the API server"
     )
-    parser.add_argument("--address", default="0.0.0.0", help="address to serve on (default: %(default)s)")
+    parser.add_argument("--address", default="", help="address to serve on (default: all, of IPv4 and IPv6)")
     parser.add_argument("--port", type=int, default=8080, help="port to serve on (default: %(default)s)")
     parser.add_argument("--tls", type=Path, help="folder with tls.crt and tls.key (default: plain HTTP)")
     parser.add_argument(

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from laneway.api.listener import listen
+
 Answer = tuple[int, str, bytes]
 """Status, content type, body."""
 
@@ -20,7 +22,7 @@ class HttpEndpoint:
     """Serves GET on fixed paths."""
 
     def __init__(self, address: str, port: int, pages: Mapping[str, Callable[[], Answer]]) -> None:
-        """Bind; port 0 picks a free one.
+        """Bind an address, or all where it is empty; port 0 picks a free one.
 
         Raises:
             OSError: the address is in use.
@@ -42,7 +44,10 @@ class HttpEndpoint:
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing: probes come every few seconds."""
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        self._server = ThreadingHTTPServer((address, port), Handler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listen(address, port)
+        self._server.server_address = self._server.socket.getsockname()
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 

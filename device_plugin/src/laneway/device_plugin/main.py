@@ -75,7 +75,11 @@ def _parser() -> argparse.ArgumentParser:
         default=str(defaults.runtime_socket),
         help="the container runtime's CRI socket, queried for the PYTHONPATH of images; empty: not queried",
     )
-    parser.add_argument("--http-address", default="0.0.0.0", help="HTTP address of metrics and health")
+    parser.add_argument(
+        "--http-address",
+        default="",
+        help="HTTP address of metrics and health (default: all, of IPv4 and IPv6)",
+    )
     parser.add_argument(
         "--http-port", type=int, default=9465, help="HTTP port; 0: any free one, which is logged"
     )

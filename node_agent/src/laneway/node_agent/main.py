@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("POD_NAMESPACE") or "laneway-system",
         help="namespace of the node's Lease; default: $POD_NAMESPACE, else laneway-system",
     )
-    parser.add_argument("--address", default="0.0.0.0", help="HTTP address (%(default)s)")
+    parser.add_argument("--address", default="", help="HTTP address (default: all, of IPv4 and IPv6)")
     parser.add_argument("--port", type=int, default=9464, help="HTTP port; 0: any (%(default)s)")
     parser.add_argument(
         "--standalone", action="store_true", help="run without a cluster; start jobs with `run-job`"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from laneway.api.listener import listen
 from laneway.operator.metrics import Metrics
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -44,19 +44,10 @@ async def serve(
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        listening = _listen(address, port)
+        listening = listen(address, port)
         bound = int(listening.getsockname()[1])
         await web.SockSite(runner, listening).start()
         logger.info("serving metrics and health", extra={"port": bound})
         yield bound
     finally:
         await runner.cleanup()
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    """One socket; for IPv4 and IPv6 where the machine has both and no address is given."""
-    if address:
-        return socket.create_server((address, port))
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))

@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
 
+from laneway.api.listener import listen
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.rate_limited_log import RateLimitedLog
 from laneway.node_agent.report.answer_shares import AnswerShares
@@ -77,12 +78,15 @@ class BoundedHTTPServer(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], handler: type[BoundedHandler], clock: Clock | None = None
     ) -> None:
-        """Open the port. The clock limits the rate of connections.
+        """Open the port, on all addresses where that is empty. The clock limits the rate of connections.
 
         Raises:
             OSError: the port is taken, or the address is not this machine's.
         """
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listen(*address, self.request_queue_size)
+        self.server_address = self.socket.getsockname()
         self.socket.setblocking(False)
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, _Client] = {}
@@ -100,10 +104,10 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         """
         while True:
             connection, peer = super().get_request()
-            address = str(peer[0])
+            address = _plain(peer[0])
             blocked = self._rates.is_blocked(address)
             if not blocked and not self._rates.exceeded_by(address):
-                return connection, peer
+                return connection, (address, *peer[1:])
             connection.close()
             if not blocked:
                 self._block(address)
@@ -194,6 +198,11 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             return False
         min(waiting, key=lambda peer: peer.since_seconds).disconnect()
         return True
+
+
+def _plain(address: str) -> str:
+    """Return the IPv4 address of a peer of a dual-stack socket, which writes it as ``::ffff:10.0.0.1``."""
+    return address.removeprefix("::ffff:") if "." in address else address
 
 
 class BoundedHandler(BaseHTTPRequestHandler):

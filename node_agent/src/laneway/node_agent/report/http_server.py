@@ -43,7 +43,7 @@ class AgentHTTPServer:
     """Serves on its own threads."""
 
     def __init__(self, address: str, port: int, answers: Answers) -> None:
-        """Open the port.
+        """Open the port, on all addresses where that is empty.
 
         Raises:
             OSError: the port is taken, or the address is not this machine's.

@@ -77,5 +77,5 @@ variables.pluginsPaths.exists(reserved, path.startsWith(reserved) || reserved.st
 {{- $paths = append $paths (printf "/var%s" .) -}}
 {{- end -}}
 {{- end -}}
-{{- uniq $paths | toJson -}}
+{{- uniq $paths | sortAlpha | toJson -}}
 {{- end -}}

@@ -96,3 +96,12 @@ def test_one_policy_covers_the_ports_of_all_groups(values_file: ValuesFile) -> N
     ]
     assert len(labels) == 2
     assert all(selector.items() <= each.items() for each in labels)
+
+
+def test_the_pods_policy_lists_the_groups_folders_in_one_order(values_file: ValuesFile) -> None:
+    groups = {name: {"nodeSelector": {"pool": name}, "cdiFolder": f"/{name}/cdi"} for name in ("a", "b", "c")}
+    policies = objects(values_file(json.dumps({"nodeGroups": groups})), "ValidatingAdmissionPolicy")
+    variables = policies["laneway-pods.laneway-system.laneway.dev"]["spec"]["variables"]
+    (paths,) = (json.loads(each["expression"]) for each in variables if each["name"] == "nodesPaths")
+    assert paths == sorted(paths)
+    assert {f"/{name}/cdi/" for name in groups} <= set(paths)

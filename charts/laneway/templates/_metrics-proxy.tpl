@@ -27,7 +27,6 @@ httpGet: {path: {{ .path }}, port: {{ .port }}{{ if .root.Values.metrics.secure.
     {{- toYaml $secure.resources | nindent 4 }}
   securityContext:
     runAsNonRoot: true
-    runAsUser: 65532
     allowPrivilegeEscalation: false
     readOnlyRootFilesystem: true
     capabilities: {drop: [ALL]}

@@ -24,6 +24,7 @@ spec:
       labels:
         {{- $selector | nindent 8 }}
     spec:
+      serviceAccountName: {{ include "laneway.nodeName" . }}   # has OpenShift's SCC `privileged`
       automountServiceAccountToken: false
       hostPID: true
       {{- with .Values.imagePullSecrets }}
@@ -53,7 +54,7 @@ spec:
             - {name: tmp, mountPath: /tmp}
             - {name: run, mountPath: /run/laneway}
             {{- if include "laneway.driverRoot" . }}
-            - {name: driver, mountPath: /usr/local/nvidia, readOnly: true}
+            - {name: driver, mountPath: /usr/local/nvidia, readOnly: true, mountPropagation: HostToContainer}   # installers mount into it
             {{- end }}
       volumes:
         - name: tmp

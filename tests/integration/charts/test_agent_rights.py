@@ -96,6 +96,13 @@ def test_the_mps_daemon_has_a_pod_of_its_own_that_shares_its_folder_and_no_memor
     assert all(mount["mountPath"] != "/dev/shm" for mount in container(node, "node-agent")["volumeMounts"])
 
 
+def test_the_mps_daemon_sees_a_driver_that_is_installed_later(values_file: ValuesFile) -> None:
+    driver = "node: {config: {enforcement: {level: MPS}, driverRoot: /home/kubernetes/bin/nvidia}}"
+    mounts = container(pod(values_file(driver), "mps-daemon"), "mps-daemon")["volumeMounts"]
+    (mount,) = (each for each in mounts if each["name"] == "driver")
+    assert mount["mountPropagation"] == "HostToContainer"
+
+
 def test_no_mps_daemon_runs_where_it_has_nothing_to_do(values_file: ValuesFile) -> None:
     simulated = "gpu: {source: simulated, simulated: {gpus: [{model: H100, memory: 80Gi}]}}"
     assert set(daemon_sets(values_file("{}"))) == {"node"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.chart.generated import CHART
 from hack.verify.chart import rendered
 
 ValuesFile = Callable[[str], Path]
@@ -60,3 +61,21 @@ def test_openshift_lets_the_node_pods_use_the_host(values_file: ValuesFile) -> N
     account = {"kind": "ServiceAccount", "name": "laneway-node", "namespace": "laneway-system"}
     assert privileged("--api-versions", "security.openshift.io/v1") == [[account]]
     assert privileged() == []
+
+
+def test_openshift_gives_every_pod_an_scc(values_file: ValuesFile) -> None:
+    everything = "board: {enabled: true, tlsSecretName: board}\nmetrics: {secure: {enabled: true}}"
+    platform = ("--values", str(CHART / "platforms" / "openshift.yaml"))
+    mps = ("--set", "node.config.enforcement.level=MPS")
+    values = values_file(everything)
+    workloads = [
+        each for kind in ("Deployment", "DaemonSet") for each in objects(values, kind, *platform, *mps)
+    ]
+    assert len(workloads) == 4
+    for workload in workloads:
+        pod = workload["spec"]["template"]["spec"]
+        if pod["serviceAccountName"] == "laneway-node":  # the SCC `privileged`, which allows all
+            continue
+        contexts = [pod["securityContext"], *(each["securityContext"] for each in pod["containers"])]
+        chosen_by_openshift = {"runAsUser", "runAsGroup", "fsGroup"}
+        assert not [each for each in contexts if chosen_by_openshift & each.keys()], workload["metadata"]

@@ -149,7 +149,7 @@ spec:
             failureThreshold: 6
           readinessProbe:   # registered with the kubelet, and the Node offers the shares
             {{- include "laneway.probe" (dict "root" . "path" "/readyz" "port" 9465) | nindent 12 }}
-            periodSeconds: 3
+            periodSeconds: {{ ternary 10 3 .Values.metrics.secure.enabled }}
             timeoutSeconds: 5
           resources:
             {{- toYaml .Values.node.devicePlugin.resources | nindent 12 }}
@@ -199,7 +199,7 @@ spec:
             failureThreshold: 6
           readinessProbe:
             {{- include "laneway.probe" (dict "root" . "path" "/healthz" "port" 9464) | nindent 12 }}
-            periodSeconds: 3
+            periodSeconds: {{ ternary 10 3 .Values.metrics.secure.enabled }}
             timeoutSeconds: 5
           resources:
             {{- toYaml .Values.node.agent.resources | nindent 12 }}

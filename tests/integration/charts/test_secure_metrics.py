@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from hack.chart.generated import CHART
 from hack.verify.chart import rendered
 
 ValuesFile = Callable[[str], Path]
@@ -61,20 +66,64 @@ def test_only_the_proxies_listen_outside_the_pods(values_file: ValuesFile) -> No
         assert upstreams[name].startswith("http://127.0.0.1:")
 
 
-def test_probes_pass_the_proxies_without_rights(values_file: ValuesFile) -> None:
+def test_nothing_passes_a_proxy_without_rights_and_each_has_a_probe_of_its_own(
+    values_file: ValuesFile,
+) -> None:
     by_name = containers(objects(values_file(SECURE)))
-    without_rights = {option(by_name[f"{name}-proxy"], "ignore-paths") for name in SECURE_PORTS}
-    assert without_rights == {"/healthz,/readyz"}
-    probes = [
-        each[kind]["httpGet"]
-        for each in by_name.values()
+    for name in SECURE_PORTS:
+        proxy = by_name[f"{name}-proxy"]
+        assert not [each for each in proxy["args"] if each.startswith(("--ignore-paths", "--allow-paths"))]
+        port = int(option(proxy, "proxy-endpoints-port"))
+        assert proxy["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port, "scheme": "HTTPS"}
+
+
+@pytest.fixture(scope="module")
+def probes() -> dict[str, list[str]]:
+    """What the kubelet runs in each container behind a proxy, by container and probe."""
+    by_name = containers(objects(CHART / "ci" / "groups-values.yaml"))
+    return {
+        f"{name} {kind}": by_name[name][kind]["exec"]["command"]
+        for name in ("operator", "node-agent", "device-plugin")
         for kind in ("livenessProbe", "readinessProbe")
-        if kind in each
-    ]
-    assert len(probes) == 6
-    assert {probe["scheme"] for probe in probes} == {"HTTPS"}
-    assert {probe["path"] for probe in probes} == {"/healthz", "/readyz"}
-    assert {probe["port"] for probe in probes} == set(SECURE_PORTS.values())
+    }
+
+
+def test_a_container_behind_a_proxy_asks_itself(probes: dict[str, list[str]]) -> None:
+    asked = {
+        name: re.findall(r"'127.0.0.1', (\d+)|GET (\S+)", command[-1]) for name, command in probes.items()
+    }
+    assert {name: (found[0][0], found[1][1]) for name, found in asked.items()} == {
+        "operator livenessProbe": ("19090", "/healthz"),
+        "operator readinessProbe": ("19090", "/readyz"),
+        "node-agent livenessProbe": ("19464", "/healthz"),
+        "node-agent readinessProbe": ("19464", "/healthz"),
+        "device-plugin livenessProbe": ("19465", "/healthz"),
+        "device-plugin readinessProbe": ("19465", "/readyz"),
+    }
+
+
+@pytest.mark.parametrize(("status", "fails"), [(200, False), (503, True)])
+def test_the_probe_of_a_container_behind_a_proxy(
+    probes: dict[str, list[str]], status: int, fails: bool
+) -> None:
+    sources = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            sources.append(self.client_address[0])
+            self.send_response(status)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 60.0
+        _, *options, code = probes["node-agent livenessProbe"]
+        code = code.replace("19464", str(server.server_port))
+        with subprocess.Popen([sys.executable, *options, code], stderr=subprocess.PIPE) as probe:
+            server.handle_request()
+        assert (probe.returncode != 0) == fails
+        assert sources == ["127.0.0.2"], "not the proxy's, whose clients may delay it"
 
 
 def test_prometheus_sends_its_token_and_is_given_the_right_by_an_administrator(

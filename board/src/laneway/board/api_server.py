@@ -161,7 +161,13 @@ class APIServer:
     ) -> list[object]:
         """Return the turns that an agent knows and that ended after a time or still run, through the API server's pod proxy."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}:{_AGENT_PORT}/proxy/turns"
-        found = await self._get(path, {"since": f"{since_seconds:.6f}"}, credential)
+        try:
+            found = await self._get(path, {"since": f"{since_seconds:.6f}"}, credential)
+        except RefusedError as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            # The port speaks TLS, and the API server's proxy would not pass the viewer's token on.
+            raise RefusedError(error.status, "not available with metrics.secure of the chart") from error
         return found if isinstance(found, list) else []
 
     async def _follow(

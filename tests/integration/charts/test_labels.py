@@ -28,3 +28,36 @@ def test_no_label_is_written_twice(tmp_path: Path, label: str) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(f"commonLabels: {{{label}: ml-platform}}")
     assert list(yaml.load_all(rendered(values), Loader=_Strict))
+
+
+ALL = """
+operator: {podAnnotations: {laneway.dev/config-hash: x}}
+node: {namespace: laneway-nodes, podAnnotations: {laneway.dev/config-hash: x}}
+board: {enabled: true}
+commonLabels: {release: common, grafana_dashboard: "0", pod-security.kubernetes.io/enforce: baseline}
+metrics:
+  dashboards: {labels: {release: grafana}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  %s: {enabled: true, labels: {release: prometheus, app.kubernetes.io/part-of: x}}
+"""
+
+
+@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
+def test_an_objects_own_labels_and_annotations_come_before_the_common_ones(
+    tmp_path: Path, monitor: str
+) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(ALL % monitor)
+    found = [each for each in yaml.load_all(rendered(values), Loader=_Strict) if each]
+    labels = {(each["kind"], each["metadata"]["name"]): each["metadata"]["labels"] for each in found}
+    releases = {kind: each["release"] for (kind, _), each in labels.items() if each["release"] != "common"}
+    kind = monitor[0].upper() + monitor[1:]
+    assert releases == {kind: "prometheus", "PrometheusRule": "prometheus", "ConfigMap": "grafana"}
+    assert labels[kind, "laneway"]["app.kubernetes.io/part-of"] == "laneway"
+    assert labels["ConfigMap", "laneway-dashboards"]["grafana_dashboard"] == "1"
+    assert labels["Namespace", "laneway-nodes"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    pods = [
+        each["spec"]["template"]["metadata"] for each in found if each["kind"] in ("Deployment", "DaemonSet")
+    ]
+    hashes = [each["annotations"]["laneway.dev/config-hash"] for each in pods if "annotations" in each]
+    assert [len(each) for each in hashes] == [16, 16]

@@ -197,7 +197,9 @@ def _metrics() -> Schema:
         podMonitor=monitor,
         secure=_closed(
             enabled=_FLAG,
-            image={"type": "string", "minLength": 1},
+            image=_closed(
+                repository={"type": "string", "minLength": 1}, tag={"type": "string", "minLength": 1}
+            ),
             tlsSecret=_TEXT,
             resources=_resources(),
         ),

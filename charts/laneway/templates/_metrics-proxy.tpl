@@ -20,7 +20,7 @@ httpGet: {path: {{ .path }}, port: {{ .port }}}
 {{- $secure := .root.Values.metrics.secure -}}
 {{- $probePort := add .port 20000 -}}
 - name: {{ .name }}-proxy
-  image: {{ $secure.image }}
+  image: {{ include "laneway.image" (dict "root" .root "image" $secure.image) }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args:
     - --secure-listen-address=:{{ .port }}

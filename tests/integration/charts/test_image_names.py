@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.chart.generated import CHART
 from hack.images.targets import TARGETS, version
 from hack.verify.chart import rendered
 
@@ -30,6 +31,27 @@ def test_by_default_they_are_those_that_are_built_here(tmp_path: Path) -> None:
     board = {TARGETS["board"].reference}
     assert images({}, tmp_path) == chart - board
     assert images({"board": {"enabled": True}}, tmp_path) == chart
+
+
+def test_in_an_air_gapped_cluster_all_are_in_its_registry(tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "platforms" / "air-gapped.yaml").read_text(encoding="utf-8"))
+    values["metrics"]["secure"]["enabled"] = True
+    values["board"] = {"enabled": True}
+    found = images(values, tmp_path)
+    assert "registry.example.com/mirror/brancz/kube-rbac-proxy:v0.21.0" in found
+    assert not [each for each in found if not each.startswith("registry.example.com/mirror/")]
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ({}, "quay.io/brancz/kube-rbac-proxy:v0.21.0"),
+        ({"tag": f"v1@{DIGEST}"}, f"quay.io/brancz/kube-rbac-proxy:v1@{DIGEST}"),
+    ],
+)
+def test_the_proxys_image_has_a_tag_of_its_own(image: dict[str, str], name: str, tmp_path: Path) -> None:
+    values = {"image": {"tag": "v9"}, "metrics": {"secure": {"enabled": True, "image": image}}}
+    assert name in images(values, tmp_path)
 
 
 @pytest.mark.parametrize(

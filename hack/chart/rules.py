@@ -15,8 +15,10 @@ RULES = CHART / "files" / "rules"
 def rules() -> dict[str, Any]:
     """Returns the recording rules and alerts as a rule file has them."""
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["metrics"]["prometheusRule"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    runbooks = f"{chart['home']}/blob/v{chart['version']}/docs/runbooks.md"
     alerts = (RULES / "alerts.yaml").read_text(encoding="utf-8")
-    for name, value in {"runbooks": values["runbooks"], **values["thresholds"]}.items():
+    for name, value in {"runbooks": runbooks, **values["thresholds"]}.items():
         alerts = alerts.replace(f"${{{name}}}", str(value))
     recording = (RULES / "recording.yaml").read_text(encoding="utf-8")
     return {"groups": [*yaml.safe_load(recording)["groups"], *yaml.safe_load(alerts)["groups"]]}

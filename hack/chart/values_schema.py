@@ -27,6 +27,12 @@ _OF_ALL_GROUPS: Schema = {"const": "(the same for all groups: write it below nod
 _NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _OBJECT: Schema = {"type": "object"}
 _OBJECTS: Schema = {"type": "array", "items": _OBJECT}
+_SECRET_KEY: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"name": _TEXT, "key": _TEXT},
+    "dependencies": {"name": ["key"], "key": ["name"]},
+}
 _NAMED: Schema = {
     "type": "array",
     "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}},
@@ -203,7 +209,7 @@ def _metrics() -> Schema:
             tlsSecret=_TEXT,
             resources=_resources(),
         ),
-        serviceMonitor=_closed(**monitor["properties"], tlsConfig=_OBJECT),
+        serviceMonitor=_closed(**monitor["properties"], credentials=_SECRET_KEY, tlsConfig=_OBJECT),
         prometheusRule=_closed(enabled=_FLAG, labels=_NAMES, runbooks=_TEXT, thresholds=_thresholds()),
         dashboards=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
     )

@@ -53,6 +53,8 @@ def test_security_contexts_are_changed_field_by_field(pods: dict[str, dict[str, 
     operator, node = pods["laneway-operator"], containers(pods["laneway-node-l4"])
     assert operator["securityContext"] == {
         "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "fsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert pods["laneway-node-l4"]["securityContext"] == {"seLinuxOptions": {"type": "spc_t"}}

@@ -15,6 +15,7 @@ import yaml
 from hack.chart.generated import CHART, ROOT
 from hack.chart.rules import rules
 from hack.dashboards.files import dashboards
+from hack.images.targets import version
 from hack.verify.chart import rendered
 
 CASES = Path(__file__).parent / "rules"
@@ -79,4 +80,5 @@ def test_every_alert_has_a_runbook() -> None:
     """GitHub's and mkdocs' anchor of a heading is its text in small letters."""
     sections = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
     named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in alerts()}
-    assert named == {section: f"docs/runbooks.md#{section.lower()}" for section in sections}
+    page = f"https://github.com/laneway/laneway/blob/v{version()}/docs/runbooks.md"
+    assert named == {section: f"{page}#{section.lower()}" for section in sections}

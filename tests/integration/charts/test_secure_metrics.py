@@ -147,6 +147,18 @@ def test_prometheus_sends_its_token_and_is_given_the_right_by_an_administrator(
     assert reader not in {each["roleRef"]["name"] for each in bindings}
 
 
+def test_prometheus_sends_the_token_of_a_secret_where_it_may_read_no_file(values_file: ValuesFile) -> None:
+    token = "{enabled: true, credentials: {name: prometheus-token, key: token}}"
+    found = objects(values_file(f"metrics: {{secure: {{enabled: true}}, serviceMonitor: {token}}}"))
+    (monitor,) = (each["spec"] for each in found if each["kind"] == "ServiceMonitor")
+    for endpoint in monitor["endpoints"]:
+        assert endpoint["authorization"] == {
+            "type": "Bearer",
+            "credentials": {"name": "prometheus-token", "key": "token"},
+        }
+        assert "bearerTokenFile" not in endpoint
+
+
 @pytest.mark.parametrize(("secret", "mounted"), [("", 0), ("laneway-metrics", 3)])
 def test_a_certificate_of_ones_own_reaches_every_proxy(
     values_file: ValuesFile, secret: str, mounted: int

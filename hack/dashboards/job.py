@@ -132,6 +132,7 @@ def _training(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    data = rate("laneway_data_seconds_total", _OF, "pod")
     return (
         built.with_row(dashboard.Row("Workers"))
         .with_panel(
@@ -144,9 +145,10 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Time for data",
-                "Time between iterations without waits for a turn. Where it is large, others gain from the GPU.",
-                ((rate("laneway_data_seconds_total", _OF, "pod"), "{{pod}}"),),
+                "Part of each worker's time between iterations; waits for a turn do not count. Where it is large, others gain from the GPU.",
+                ((f"{data} / ({data} + {rate('laneway_used_gpu_seconds_total', _OF, 'pod')})", "{{pod}}"),),
                 unit="percentunit",
+                maximum=1,
             )
         )
         .with_panel(
@@ -171,8 +173,13 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Computed without a turn",
-                "Part of the time, as the driver samples it. The watchdog stops a worker that does so for long.",
-                ((rate("laneway_unscheduled_seconds_total", _OF, "pod"), "{{pod}}"),),
+                "Part of the time, on the GPU of a worker with most of it, as the driver samples it. The watchdog stops a worker that does so for long.",
+                (
+                    (
+                        f"max by (pod) (rate(laneway_unscheduled_seconds_total{_OF}[$__rate_interval]))",
+                        "{{pod}}",
+                    ),
+                ),
                 unit="percentunit",
             )
         )

@@ -22,7 +22,7 @@ def job() -> dashboard.Dashboard:
             choice("training_job", "Job", jobs, several=False),
         ),
     )
-    return _gpu_figures(_memory(_turns(_training(_summary(built)))))
+    return _gpu_figures(_memory(_behaviour(_turns(_training(_summary(built))))))
 
 
 def _of(metric: str) -> str:
@@ -162,7 +162,12 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 unit="ops",
             )
         )
-        .with_panel(
+    )
+
+
+def _behaviour(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_panel(
             lines(
                 "Progress beside others",
                 "Recent progress of a worker that competes with other lanes, as a part of its progress alone.",

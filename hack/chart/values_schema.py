@@ -8,6 +8,7 @@ from typing import Any
 from laneway.api import node_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPU
+from laneway.operator.metrics import CYCLE_SECONDS
 from laneway.scheduling.config import operator_config, plug_ins, registry
 from laneway.scheduling.config.operator_config import OperatorConfig
 from pydantic import BaseModel
@@ -219,7 +220,10 @@ def _thresholds() -> Schema:
     number: Schema = {"type": "number", "minimum": 0}
     ratio: Schema = {"type": "number", "minimum": 0, "maximum": 1}
     return _closed(
-        cycleSeconds=number,
+        cycleSeconds={
+            **number,
+            "exclusiveMaximum": CYCLE_SECONDS[-1],
+        },  # no quantile is above the last bucket
         waitingSeconds=number,
         gangRollbacks=number,
         revokedTurns=number,

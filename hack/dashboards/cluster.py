@@ -42,7 +42,7 @@ def cluster() -> dashboard.Dashboard:
             choice("node", "Node", "label_values(laneway_gpu_info, node)"),
         ),
     )
-    return _health(_queues(_gpus(_summary(built))))
+    return _processes(_nodes(_health(_queues(_gpus(_summary(built))))))
 
 
 def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
@@ -178,7 +178,6 @@ def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    component = "* on (job, instance) group_left (component) laneway_build_info"
     return (
         built.with_row(dashboard.Row("Laneway's parts"))
         .with_panel(
@@ -218,28 +217,36 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 unit="ops",
             )
         )
-        .with_panel(
-            lines(
-                "Nodes",
-                "Nodes with an agent and with a registered plugin; nodes whose agent is silent, and whose kubelet offers no shares.",
-                (
-                    ("count(count by (node) (laneway_gpu_info))", "agents"),
-                    ("sum(laneway_device_plugin_registered)", "registered plugins"),
-                    ("sum(laneway_node_agent_silent)", "silent"),
-                    ("sum(laneway_node_shares_missing)", "without shares"),
-                ),
-                width=12,
-            )
+    )
+
+
+def _nodes(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return built.with_panel(
+        lines(
+            "Nodes",
+            "Nodes with an agent and with a registered plugin; nodes whose agent is silent, and whose kubelet offers no shares.",
+            (
+                ("count(count by (node) (laneway_gpu_info))", "agents"),
+                ("sum(laneway_device_plugin_registered)", "registered plugins"),
+                ("sum(laneway_node_agent_silent)", "silent"),
+                ("sum(laneway_node_shares_missing)", "without shares"),
+            ),
+            width=12,
         )
-        .with_panel(
-            lines(
-                "Device plugin",
-                "Containers for which kubelets requested shares, in an hour.",
-                ((per_hour("laneway_device_allocations_total", by="result"), "{{result}}"),),
-                width=12,
-            )
+    ).with_panel(
+        lines(
+            "Device plugin",
+            "Containers for which kubelets requested shares, in an hour.",
+            ((per_hour("laneway_device_allocations_total", by="result"), "{{result}}"),),
+            width=12,
         )
-        .with_panel(
+    )
+
+
+def _processes(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    component = "* on (job, instance) group_left (component) laneway_build_info"
+    return (
+        built.with_panel(
             lines(
                 "CPUs",
                 "Of each component's busiest process.",

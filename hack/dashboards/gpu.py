@@ -20,7 +20,7 @@ def gpu() -> dashboard.Dashboard:
             choice("gpu_uuid", "GPU", 'label_values(laneway_gpu_info{node="$node"}, gpu_uuid)'),
         ),
     )
-    return _turns(_lanes(_load(_health(built))))
+    return _turns(_lanes(_sharers(_load(_health(built)))))
 
 
 def _dcgm(metric: str) -> str:
@@ -107,7 +107,7 @@ def _load(built: dashboard.Dashboard) -> dashboard.Dashboard:
     )
 
 
-def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
+def _sharers(built: dashboard.Dashboard) -> dashboard.Dashboard:
     def of_job(metric: str) -> str:
         return f"sum by (namespace, training_job, gpu_uuid) ({metric}{_OF})"
 
@@ -135,7 +135,12 @@ def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 stacked=True,
             )
         )
-        .with_panel(
+    )
+
+
+def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_panel(
             lines(
                 "GPU memory",
                 "Persistent (weights, optimizer state), ephemeral (lanes), reserve and free.",

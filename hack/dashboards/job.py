@@ -22,7 +22,7 @@ def job() -> dashboard.Dashboard:
             choice("training_job", "Job", jobs, several=False),
         ),
     )
-    return _gpu_figures(_memory(_turns(_training(_summary(built)))))
+    return _gpu_figures(_memory(_behaviour(_turns(_training(_summary(built))))))
 
 
 def _of(metric: str) -> str:
@@ -132,6 +132,7 @@ def _training(built: dashboard.Dashboard) -> dashboard.Dashboard:
 
 
 def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    data = rate("laneway_data_seconds_total", _OF, "pod")
     return (
         built.with_row(dashboard.Row("Workers"))
         .with_panel(
@@ -144,9 +145,10 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Time for data",
-                "Time between iterations without waits for a turn. Where it is large, others gain from the GPU.",
-                ((rate("laneway_data_seconds_total", _OF, "pod"), "{{pod}}"),),
+                "Part of each worker's time between iterations; waits for a turn do not count. Where it is large, others gain from the GPU.",
+                ((f"{data} / ({data} + {rate('laneway_used_gpu_seconds_total', _OF, 'pod')})", "{{pod}}"),),
                 unit="percentunit",
+                maximum=1,
             )
         )
         .with_panel(
@@ -160,7 +162,12 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 unit="ops",
             )
         )
-        .with_panel(
+    )
+
+
+def _behaviour(built: dashboard.Dashboard) -> dashboard.Dashboard:
+    return (
+        built.with_panel(
             lines(
                 "Progress beside others",
                 "Recent progress of a worker that competes with other lanes, as a part of its progress alone.",
@@ -171,8 +178,13 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Computed without a turn",
-                "Part of the time, as the driver samples it. The watchdog stops a worker that does so for long.",
-                ((rate("laneway_unscheduled_seconds_total", _OF, "pod"), "{{pod}}"),),
+                "Part of the time, on the GPU of a worker with most of it, as the driver samples it. The watchdog stops a worker that does so for long.",
+                (
+                    (
+                        f"max by (pod) (rate(laneway_unscheduled_seconds_total{_OF}[$__rate_interval]))",
+                        "{{pod}}",
+                    ),
+                ),
                 unit="percentunit",
             )
         )

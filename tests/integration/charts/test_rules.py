@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hack.chart.rules import rules
 from hack.dashboards.files import dashboards
 from hack.images.targets import version
 from hack.verify.chart import rendered
+from hack.verify.failure import CheckFailedError
 
 CASES = Path(__file__).parent / "rules"
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
@@ -74,6 +76,17 @@ def test_thresholds_and_runbooks_are_values() -> None:
     assert changed["LanewayJobsFail"]["expr"].endswith("> 0.25")
     url = "https://runbooks.example.com/laneway#lanewaycycleslow"
     assert changed["LanewayCycleSlow"]["annotations"]["runbook_url"] == url
+
+
+@pytest.mark.parametrize(("seconds", "accepted"), [(29.9, True), (30, False)])
+def test_a_threshold_that_no_cycle_would_exceed_is_refused(
+    seconds: float, accepted: bool, tmp_path: Path
+) -> None:
+    """A histogram's quantile is at most the upper bound of its last bucket but one."""
+    values = tmp_path / "values.yaml"
+    values.write_text(f"metrics: {{prometheusRule: {{thresholds: {{cycleSeconds: {seconds}}}}}}}")
+    with nullcontext() if accepted else pytest.raises(CheckFailedError, match="exclusiveMaximum"):
+        rendered(values)
 
 
 def test_every_alert_has_a_runbook() -> None:

@@ -82,6 +82,19 @@ def test_no_panel_plots_a_counter_raw(query: PanelQuery) -> None:
             assert re.search(r"\b(rate|increase)\($", query.expression[: found.start()]), query
 
 
+def test_no_part_of_the_time_is_a_sum() -> None:
+    """A worker's counters have a series for each of its GPUs, and count each process: a sum would be more than 100 %."""
+    parts = [panel for _, panel in panels() if panel["fieldConfig"]["defaults"].get("unit") == "percentunit"]
+    sums = [
+        panel["title"]
+        for panel in parts
+        for target in panel["targets"]
+        if re.search(r"sum by \(\w+\) \(rate\(", target["expr"]) and " / " not in target["expr"]
+    ]
+    assert len(parts) > 5
+    assert sums == []
+
+
 @pytest.mark.parametrize("query", panel_queries(), ids=str)
 def test_legends_name_labels_that_the_query_keeps(query: PanelQuery) -> None:
     kept = {

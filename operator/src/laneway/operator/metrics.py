@@ -146,7 +146,8 @@ METRICS = (
 )
 """All metrics of the operator."""
 
-_CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper bounds of buckets. No quantile is above the last one."""
 
 
 Gauges = Callable[[], Iterable[GaugeMetricFamily]]
@@ -171,8 +172,8 @@ class Metrics:
         ProcessCollector(registry=registry)
         info = Info(BUILD_INFO.name.removesuffix("_info"), BUILD_INFO.help, registry=registry)
         info.info({"component": "operator", "version": version("laneway-operator")})
-        self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
-        self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
+        self.cycle_duration = _histogram(CYCLE_DURATION, CYCLE_SECONDS, registry)
+        self.job_write_duration = _histogram(JOB_WRITE_DURATION, CYCLE_SECONDS, registry)
         self.namespaces = NamespaceMetrics(registry)
         self.policy_failures = _counter(POLICY_FAILURES, registry)
         for stage in POLICY_FAILURES.values["stage"]:

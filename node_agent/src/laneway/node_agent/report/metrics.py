@@ -114,12 +114,15 @@ ITERATIONS = MetricSpec(
     "laneway_iterations_total", "counter", "Iterations completed by a container.", _SESSION
 )
 USED_GPU_SECONDS = MetricSpec(
-    "laneway_used_gpu_seconds_total", "counter", "Time that a container spent inside iterations.", _SESSION
+    "laneway_used_gpu_seconds_total",
+    "counter",
+    "Time that the processes of a container spent inside iterations.",
+    _SESSION,
 )
 DATA_SECONDS = MetricSpec(
     "laneway_data_seconds_total",
     "counter",
-    "Time between iterations without waiting for turns, mostly for loading data.",
+    "Time of the processes of a container between iterations without waits for turns, mostly for loading data.",
     _SESSION,
 )
 SESSION_PROGRESS = MetricSpec(

@@ -173,14 +173,7 @@ class Cycle:
             for uid, record in cluster.jobs.items():  # who ran beside those that turn out to have ended
                 self._parts.update(uid, record.status, now_seconds)
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
-        changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
-        for uid in changed:
-            if uid in self._jobs.jobs:
-                self._look_again.add(self._jobs.jobs[uid].job.key)
-                self._parts.update(uid, self._jobs.jobs[uid].job.status, now_seconds)
-            else:
-                self._deferred.forget(uid)
-                self._parts.forget(uid, now_seconds)
+        changed = self._reconcile(this, delta)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
         kept = self._resizes.kept(history)
@@ -246,6 +239,19 @@ class Cycle:
             *job_gauges(unfinished, ended, self._parts, now_seconds),
             *gpu_gauges(self._sync.scheduler.usable_gpus(), unfinished),
         )
+
+    def _reconcile(self, this: CycleState, delta: Delta) -> set[str]:
+        """Reconcile the changed jobs; return their uids, and those of jobs that are gone."""
+        changed = self._jobs.update(this.cluster, delta, this.history, this.in_flight, this.now_seconds)
+        for uid in changed:
+            if uid in self._jobs.jobs:
+                job = self._jobs.jobs[uid].job
+                self._look_again.add(job.key)
+                self._parts.update(uid, job.status, this.now_seconds)
+            else:
+                self._deferred.forget(uid)
+                self._parts.forget(uid, this.now_seconds)
+        return changed
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins

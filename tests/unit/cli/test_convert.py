@@ -114,6 +114,9 @@ def test_a_train_job_becomes_a_training_job() -> None:
         ("spec.trainer.unheardOf", [1], "spec.trainer.unheardOf has no counterpart"),
         ("spec.runtimeRef.name", "deepspeed", "spec.runtimeRef is deepspeed: write what its template adds"),
         ("spec.trainer.numProcPerNode", 2, "spec.trainer.numProcPerNode is 2: Laneway starts a process for each of 4"),
+        ("spec.trainer.numProcPerNode", "cpu", "spec.trainer.numProcPerNode is cpu: Laneway starts a process for each GPU"),
+        ("spec.runtimeRef.kind", "TrainingRuntime", "spec.runtimeRef is torch-distributed, a TrainingRuntime: write"),
+        ("spec.trainer.resourcesPerNode.limits", {"amd.com/gpu": 1}, "spec.template.spec.containers[trainer] requests amd.com/gpu"),
         ("spec.trainer.image", None, "spec.trainer.image is missing"),
         ("spec.trainer.command", None, "spec.trainer.command is missing: the image's own runs"),
         (
@@ -183,6 +186,12 @@ def test_a_torchrun_job_becomes_a_training_job() -> None:
         ("spec.podFailurePolicy", {"rules": []}, "spec.podFailurePolicy.rules has no counterpart"),
         ("spec.backoffLimitPerIndex", 1, "spec.backoffLimitPerIndex has no counterpart"),
         ("spec.completions", 8, "spec.completions is 8: a TrainingJob runs its 2 workers once"),
+        ("spec.parallelism", 0, "spec.parallelism is 0: the job is suspended"),
+        (
+            "spec.template.spec.initContainers",
+            [{"name": "check", "image": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+            "spec.template.spec.initContainers[check] requests nvidia.com/gpu, and was left so",
+        ),
         ("spec.template.spec.nodeName", "n1", "spec.template.spec.nodeName was left out"),
     ],
 )
@@ -190,6 +199,11 @@ def test_what_is_lost_of_a_job_is_named(path: str, value: Any, says: str) -> Non
     converted = convert(changed(BATCH_JOB, path, value), None)
     checked(converted)
     assert any(note.startswith(says) for note in converted.notes), converted.notes
+
+
+def test_a_job_that_runs_no_pods_is_suspended() -> None:
+    (job,) = convert(changed(BATCH_JOB, "spec.parallelism", 0), None).objects
+    assert job["spec"]["suspend"] is True
 
 
 def test_a_shell_that_runs_torchrun_is_pointed_out() -> None:
@@ -318,6 +332,8 @@ def test_the_verb_writes_documents_and_names_what_is_lost(
     assert f"{path}, document 2: --rdzv-backend c10d was left out" in err
     assert main(["convert", "-f", str(path), "-o", "json"]) == exit_codes.OK
     assert capsys.readouterr().out.count('"kind": "TrainingJob"') == 2
-    path.write_text("{apiVersion: batch/v1, kind: Job, spec: {}}", encoding="utf-8")
-    assert main(["convert", "-f", str(path)]) == exit_codes.USAGE
-    assert "document 1: it is no valid Job" in capsys.readouterr().err
+    container = "{name: a, resources: {limits: {nvidia.com/gpu: 1k}}}"
+    for spec in ("{}", f"{{template: {{spec: {{containers: [{container}]}}}}}}"):
+        path.write_text(f"{{apiVersion: batch/v1, kind: Job, spec: {spec}}}", encoding="utf-8")
+        assert main(["convert", "-f", str(path)]) == exit_codes.USAGE
+        assert "document 1: it is no valid Job" in capsys.readouterr().err

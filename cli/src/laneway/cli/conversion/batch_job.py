@@ -8,6 +8,7 @@ from laneway.api.names import API_VERSION
 from laneway.cli.conversion.pods import (
     TRAINER,
     metadata_of,
+    note_other_gpus,
     present,
     whole_gpus,
     with_gpus,
@@ -45,6 +46,8 @@ def from_batch_job(source: Source) -> dict[str, Any]:
     container["env"] = without_rendezvous(source, container.get("env") or [], where)
     completions, parallelism = source.take("spec", "completions"), source.take("spec", "parallelism")
     workers = parallelism or completions or 1
+    if parallelism == 0:
+        source.note("spec.parallelism is 0: the job is suspended, and resumes with spec.suspend: false")
     if completions not in (None, workers):
         source.note(
             f"spec.completions is {completions}: a TrainingJob runs its {workers} workers once, at the same time"
@@ -61,6 +64,9 @@ def from_batch_job(source: Source) -> dict[str, Any]:
         "gpus": {"type": "Count", "count": count or processes or 1},
         **{field: source.take("spec", field) for field in _SAME},
     }
+    if parallelism == 0:
+        spec["suspend"] = True
+    note_other_gpus(source, pod, "spec.template.spec")
     containers = [present(each) for each in pod["containers"]]
     template["spec"] = {**pod, "restartPolicy": "Never", "containers": containers}
     return {

@@ -8,6 +8,7 @@ from laneway.api.names import API_VERSION
 from laneway.cli.conversion.pods import (
     TRAINER,
     metadata_of,
+    note_other_gpus,
     present,
     whole_gpus,
     with_gpus,
@@ -19,6 +20,7 @@ from laneway.sdk.trainers import DEFAULT_IMAGE
 
 TRAIN_JOB_VERSION = "trainer.kubeflow.org/v1alpha1"
 _DEFAULT_RUNTIME = "torch-distributed"
+_CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 _NODE = "node"
 """Kubeflow's name of the workers, and of their container."""
 
@@ -30,6 +32,7 @@ def from_train_job(source: Source) -> dict[str, Any]:
     """Return the TrainingJob of a TrainJob."""
     trainer = source.take("spec", "trainer", default={})
     count, resources = without_gpus(trainer.pop("resourcesPerNode", {}))
+    note_other_gpus(source, {"containers": [{"name": TRAINER, "resources": resources}]}, "spec.template.spec")
     processes = trainer.pop("numProcPerNode", None)
     if count is None and isinstance(processes, int):
         count = processes
@@ -37,6 +40,8 @@ def from_train_job(source: Source) -> dict[str, Any]:
         source.note(
             f"spec.trainer.numProcPerNode is {processes}: Laneway starts a process for each of {count} GPUs"
         )
+    elif isinstance(processes, str) and processes not in ("auto", "gpu"):
+        source.note(f"spec.trainer.numProcPerNode is {processes}: Laneway starts a process for each GPU")
     container = present(
         {
             "name": TRAINER,
@@ -114,7 +119,10 @@ def to_train_job(source: Source) -> dict[str, Any]:
 
 def _note_runtime(source: Source, container: dict[str, Any]) -> None:
     """Take the runtime; a TrainingJob has none, so what it adds has to be written into the template."""
-    runtime = source.take("spec", "runtimeRef", default={}).get("name", _DEFAULT_RUNTIME)
+    reference = source.take("spec", "runtimeRef", default={})
+    runtime = reference.get("name", _DEFAULT_RUNTIME)
+    if reference.get("kind", _CLUSTER_RUNTIME) != _CLUSTER_RUNTIME:
+        runtime = f"{runtime}, a {reference['kind']}"
     if runtime != _DEFAULT_RUNTIME:
         source.note(f"spec.runtimeRef is {runtime}: write what its template adds into spec.template")
     if "image" not in container:

@@ -29,6 +29,18 @@ def without_gpus(resources: dict[str, Any]) -> tuple[int | None, dict[str, Any]]
     return count, present(rest)
 
 
+def note_other_gpus(source: Source, pod: dict[str, Any], where: str) -> None:
+    """Note the GPUs that a pod still requests; a container's own ones are taken out before, as Laneway gives them."""
+    for kind in ("initContainers", "containers"):
+        for container in pod.get(kind) or []:
+            amounts = (container.get("resources") or {}).get("limits") or {}
+            for name in amounts:
+                if "gpu" in name or "/mig-" in name:
+                    source.note(
+                        f"{where}.{kind}[{container['name']}] requests {name}, and was left so: Laneway gives GPUs by spec.gpus only"
+                    )
+
+
 def with_gpus(resources: dict[str, Any], count: int) -> dict[str, Any]:
     """Return a container's resources with GPUs."""
     return {**resources, "limits": {**(resources.get("limits") or {}), NVIDIA_GPU: count}}

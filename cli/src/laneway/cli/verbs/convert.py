@@ -32,7 +32,7 @@ def run(arguments: Namespace) -> int:
             converted = convert(given, arguments.to)
         except WrongKindError as error:
             raise CommandError(f"{where}: {error}", USAGE) from error
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise CommandError(
                 f"{where}: it is no valid {given.get('kind')}; check it with kubectl apply --dry-run=server",
                 USAGE,

@@ -453,7 +453,7 @@ def test_on_small_screens_the_page_never_scrolls_sideways(
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width, route
 
 
-def test_500_jobs_and_100_gpus_are_shown_sorted_and_filtered(
+def test_600_jobs_and_100_gpus_are_shown_sorted_and_filtered(
     own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str
 ) -> None:
     nodes, jobs = large_cluster(namespace)
@@ -466,6 +466,7 @@ def test_500_jobs_and_100_gpus_are_shown_sorted_and_filtered(
     page.get_by_label("Filter").fill(namespace)
     view(page, "Jobs")
     rows = page.get_by_role("row")
+    expect(page.get_by_text("The first 500 of 600 jobs.")).to_be_visible()
     expect(rows).to_have_count(501)
     page.get_by_role("button", name="Progress").click()
     page.get_by_role("button", name="Progress").click()
@@ -474,7 +475,7 @@ def test_500_jobs_and_100_gpus_are_shown_sorted_and_filtered(
     expect(rows).to_have_count(2)
     page.get_by_label("Filter").fill(namespace)
     view(page, "Queue")
-    expect(rows).to_have_count(301)
+    expect(rows).to_have_count(401)
     expect(rows.nth(1)).to_contain_text("job-200")
     picture(page, "queue")
     for node in nodes:
@@ -488,7 +489,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def large_cluster(namespace: str) -> tuple[list[Object], list[Object]]:
-    """25 nodes with 100 GPUs, on which 200 jobs run, and 300 jobs that wait."""
+    """25 nodes with 100 GPUs, on which 200 jobs run, and 400 jobs that wait."""
     nodes = []
     for number in range(25):
         gpus = []
@@ -518,6 +519,6 @@ def large_cluster(namespace: str) -> tuple[list[Object], list[Object]]:
             reason="GPUsBusy",
             waiting={**BUSY, "position": number - 199},
         )
-        for number in range(200, 500)
+        for number in range(200, 600)
     ]
     return nodes, running + waiting

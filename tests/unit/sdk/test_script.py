@@ -147,6 +147,11 @@ def test_modules_beside_a_script_are_sent_with_it(tmp_path: Path) -> None:
     assert named == template["metadata"]["annotations"].keys()
 
 
+def test_the_mark_that_editors_of_windows_write_first_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n", encoding="utf-8-sig")
+    assert script_of_file(tmp_path / "train.py").files == {"train.py": "print(1)\n"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [

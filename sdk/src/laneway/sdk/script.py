@@ -91,7 +91,7 @@ def script_of_file(path: Path) -> Script:
     while unread:
         each = unread.pop()
         try:
-            files[each.name] = each.read_text(encoding="utf-8")
+            files[each.name] = each.read_text(encoding="utf-8-sig")
             imported = _imported(ast.parse(files[each.name]))
         except (OSError, UnicodeDecodeError, SyntaxError) as error:
             raise WrongArgumentError(f"cannot send {each}: {error}") from error

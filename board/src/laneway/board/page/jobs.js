@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { age, duration, gpuHours, plural, since } from "./format.js";
-import { heading, jobLink, notice, sourceNotice, stateTag, table } from "./parts.js";
+import { firstOf, heading, jobLink, notice, sourceNotice, stateTag, table } from "./parts.js";
 import { matches, state } from "./state.js";
 
 const ORDER = ["Running", "Starting", "Paused", "Waiting", "Pending", "Suspended", "Invalid", "Failed", "Complete"];
@@ -28,11 +28,13 @@ export function jobsView() {
   const { value } = COLUMNS.find((column) => column.id === state.sort.column);
   const sign = state.sort.descending ? -1 : 1;
   shown.sort((a, b) => sign * compare(value(a), value(b)) || compare(a.key, b.key));
+  const [first, others] = firstOf(shown);
   return [
     heading("Jobs"),
     sourceNotice("jobs", state.sources.jobs),
     state.sources.jobs?.state === "live" ? h("p", { class: "summary" }, jobs.length ? `${plural(jobs.length, "job")}: ${byState(jobs)}.` : "There are no TrainingJobs.") : "",
-    shown.length ? table("Jobs", COLUMNS.map(sortable), shown.map((job) => ({ key: job.key, cells: COLUMNS.map((column) => column.cell(job)) }))) : "",
+    shown.length ? table("Jobs", COLUMNS.map(sortable), first.map((job) => ({ key: job.key, cells: COLUMNS.map((column) => column.cell(job)) }))) : "",
+    others,
     jobs.length && !shown.length ? notice("plain", "No job matches the filter.") : "",
   ];
 }

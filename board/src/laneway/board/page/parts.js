@@ -30,6 +30,14 @@ export function facts(pairs) {
   return shown.length ? h("dl", { class: "facts" }, shown.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)))) : "";
 }
 
+const MOST_ROWS = 500; // a browser takes seconds to draw ten thousand, at each change
+
+/** The jobs that get a row, and a remark on the others. */
+export function firstOf(jobs) {
+  const note = jobs.length > MOST_ROWS ? h("p", { class: "note" }, `The first ${MOST_ROWS} of ${jobs.length} jobs. The filter finds the others.`) : "";
+  return [jobs.slice(0, MOST_ROWS), note];
+}
+
 /** A table. `columns`: label, optional class; `rows`: key and cells. */
 export function table(caption, columns, rows) {
   return h(

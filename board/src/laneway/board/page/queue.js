@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { age, clock, plural, until } from "./format.js";
-import { heading, jobLink, notice, sourceNotice, table } from "./parts.js";
+import { firstOf, heading, jobLink, notice, sourceNotice, table } from "./parts.js";
 import { matches, state } from "./state.js";
 
 const COLUMNS = [
@@ -18,11 +18,13 @@ export function waitingJobs() {
 export function queueView() {
   const waiting = waitingJobs();
   const shown = waiting.filter((job) => matches(job.key, job.state, job.waiting.reason, job.waiting.message));
+  const [first, others] = firstOf(shown);
   return [
     heading("Queue"),
     sourceNotice("jobs", state.sources.jobs),
     state.sources.jobs?.state === "live" ? h("p", { class: "summary" }, waiting.length ? `${plural(waiting.length, "job waits", "jobs wait")}. ${byReason(waiting)}` : "No job waits.") : "",
-    shown.length ? table("Jobs that wait", COLUMNS, shown.map(row)) : "",
+    shown.length ? table("Jobs that wait", COLUMNS, first.map(row)) : "",
+    others,
     waiting.length && !shown.length ? notice("plain", "No waiting job matches the filter.") : "",
   ];
 }

@@ -46,6 +46,7 @@ def from_train_job(source: Source) -> dict[str, Any]:
     """Return the TrainingJob of a TrainJob."""
     trainer = source.take("spec", "trainer", default={})
     count, resources = without_gpus(trainer.pop("resourcesPerNode", {}))
+    note_other_gpus(source, {"containers": [{"name": TRAINER, "resources": resources}]}, "spec.template.spec")
     processes = trainer.pop("numProcPerNode", None)
     if count is None and isinstance(processes, int):
         count = processes

@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,34 @@ def test_a_list_is_watched(bench: Bench) -> None:
     added.join()
     bench.client.delete_job("one")
     assert next(jobs for jobs in snapshots if not jobs) == []
+
+
+def test_a_users_wait_survives_a_restart_of_the_api_server(
+    bench: Bench, control_plane: LoopbackControlPlane
+) -> None:
+    place = ("-n", bench.namespace)
+    bench.kubectl("create", "role", "user", *place, "--verb=*", "--resource=trainingjobs.laneway.dev")
+    bench.kubectl("create", "rolebinding", "user", *place, "--role=user", "--user=ann")
+    kubeconfig = str(control_plane.kubeconfig_for("ann"))
+    user, name = (
+        TrainingJobClient(namespace=bench.namespace, kubeconfig=kubeconfig),
+        bench.client.train(TRAINER),
+    )
+    seen: dict[str, threading.Event] = defaultdict(threading.Event)
+
+    def wait() -> None:
+        user.wait_for_job_status(name, timeout=120, callbacks=[lambda job: seen[job.status].set()])
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    assert seen["Pending"].wait(60)
+    bench.set_state(name, "Running")
+    assert seen["Running"].wait(60)  # so it watches
+    control_plane.kill("kube-apiserver")
+    control_plane.start("kube-apiserver")
+    bench.set_state(name, "Complete")
+    assert seen["Complete"].wait(120)
+    waits.join(60)
 
 
 async def test_the_same_verbs_for_asyncio(bench: Bench) -> None:

@@ -65,6 +65,7 @@ def bookmark(version: int) -> tuple[str, Object]:
 
 TOO_OLD = ("ERROR", {"code": 410, "reason": "Expired", "message": "too old resource version"})
 NOT_READY = document({"message": "the server is starting"}, 503)
+FORBIDDEN = document({"message": "no"}, 403)
 BUSY = document({"message": "too many requests"}, 429)
 NO_LEADER = ("ERROR", {"code": 500, "message": "etcdserver: leader changed"})
 
@@ -79,6 +80,7 @@ NO_LEADER = ("ERROR", {"code": 500, "message": "etcdserver: leader changed"})
         ("etcd has no leader", [events(bookmark(3), NO_LEADER)], ["1", "3"]),
         ("the changes are gone", [events(bookmark(3), TOO_OLD)], ["1", "5"]),
         ("the changes are gone, said at once", [document({"message": "gone"}, 410)], ["1", "5"]),
+        ("the API server does not know the rights yet", [events(bookmark(2)), FORBIDDEN], ["1", "2", "2"]),
         ("a proxy answers", [Answer(b"<html>\n")], ["1", "1"]),
     ],
 )
@@ -116,16 +118,18 @@ def test_a_time_limit_holds_in_an_outage(client: TrainingJobClient, api: PlayedA
     ("lists", "watches", "error"),
     [
         ([NOT_READY], [], UnreachableError),
-        ([objects(job(1))], [document({"message": "no"}, 403)], ForbiddenError),
+        ([objects(job(1))], [FORBIDDEN], ForbiddenError),
     ],
 )
 def test_what_a_wait_does_not_outlast(
     client: TrainingJobClient,
     api: PlayedAPI,
+    monkeypatch: pytest.MonkeyPatch,
     lists: list[Answer],
     watches: list[Answer],
     error: type[LanewayError],
 ) -> None:
+    monkeypatch.setattr(outage, "_REFUSED_SECONDS", 0.1)
     api.answers["trainingjobs"].extend(lists)
     api.answers["watch"].extend(watches)
     with pytest.raises(error):

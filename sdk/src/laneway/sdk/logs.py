@@ -9,6 +9,7 @@ from typing import Any
 
 from laneway.sdk.cluster import ByteStream, Cluster, Object, jobs_path, pods_path
 from laneway.sdk.errors import (
+    ForbiddenError,
     InvalidJobError,
     LanewayError,
     NotFoundError,
@@ -108,7 +109,7 @@ class WorkerLog:
                     retries.succeeded()
                     if pod is None:
                         waits(job)
-            except UnreachableError as error:
+            except (UnreachableError, ForbiddenError) as error:
                 if job is not None and finished(job) and retries.failing_seconds > _LAST_TRIES_SECONDS:
                     raise
                 retries.wait(error)

@@ -8,9 +8,11 @@ import threading
 import time
 
 from laneway.api.retries import RetryDelays
-from laneway.sdk.errors import UnreachableError
+from laneway.sdk.errors import ForbiddenError, UnreachableError
 
 _SAID_AFTER_SECONDS = 5.0
+_REFUSED_SECONDS = 30.0
+"""How long a follower outlasts refusals: an API server that starts does not know all rights at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ class Outage:
         self._began_seconds: float | None = None
         self._said = False
 
-    def goes_on(self, error: UnreachableError) -> None:
+    def goes_on(self, error: UnreachableError | ForbiddenError) -> None:
         """Note a failure; say it if the first one was some seconds ago. Python writes warnings to standard error by default."""
         with self._lock:
             now_seconds = time.monotonic()
@@ -51,20 +53,33 @@ class Retries:
         self._deadline_seconds = deadline_seconds
         self._delays = RetryDelays()
         self._began_seconds: float | None = None
+        self._refused_seconds: float | None = None
+        self._has_succeeded = False
 
     @property
     def failing_seconds(self) -> float:
         """How long each try has failed; 0 after one that succeeded."""
         return 0.0 if self._began_seconds is None else time.monotonic() - self._began_seconds
 
-    def wait(self, error: UnreachableError) -> None:
-        """Wait after a try that failed."""
+    def wait(self, error: UnreachableError | ForbiddenError) -> None:
+        """Wait after a try that failed.
+
+        Raises:
+            ForbiddenError: no try has succeeded, or the last ones were refused for half a minute.
+        """
         now_seconds = time.monotonic()
         self._began_seconds = now_seconds if self._began_seconds is None else self._began_seconds
+        if isinstance(error, ForbiddenError):
+            self._refused_seconds = self._refused_seconds or now_seconds
+            if not self._has_succeeded or now_seconds - self._refused_seconds >= _REFUSED_SECONDS:
+                raise error
+        else:
+            self._refused_seconds = None
         self._outage.goes_on(error)
         self._closed.wait(max(0.0, min(self._delays.next_seconds(), self._deadline_seconds - now_seconds)))
 
     def succeeded(self) -> None:
         """Note that a try has succeeded."""
-        self._began_seconds = None
+        self._began_seconds = self._refused_seconds = None
+        self._has_succeeded = True
         self._outage.is_over()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from laneway.sdk.cluster import ByteStream, Cluster, Object, jobs_path, refusal
-from laneway.sdk.errors import ExpiredError, UnreachableError
+from laneway.sdk.errors import ExpiredError, ForbiddenError, UnreachableError
 from laneway.sdk.outage import Retries
 
 _REQUEST_SECONDS = 60
@@ -52,6 +52,7 @@ class JobWatch:
         """Yield the jobs now, after each change, and once a minute. Only the first request fails; later failures are waited out."""
         retries = Retries(self._cluster.outage, self._closed, self._deadline_seconds)
         jobs, version = self._list()
+        retries.succeeded()
         yield list(jobs.values())
         while not self._over:
             try:
@@ -65,7 +66,7 @@ class JobWatch:
                 yield list(jobs.values())
             except ExpiredError:
                 version = ""
-            except UnreachableError as error:
+            except (UnreachableError, ForbiddenError) as error:
                 retries.wait(error)
                 continue
             self._closed.wait(_PAUSE_SECONDS)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,20 +160,21 @@ def test_a_users_wait_survives_a_restart_of_the_api_server(
         TrainingJobClient(namespace=bench.namespace, kubeconfig=kubeconfig),
         bench.client.train(TRAINER),
     )
-    watched, ended = threading.Event(), list[str]()
+    seen: dict[str, threading.Event] = defaultdict(threading.Event)
 
     def wait() -> None:
-        job = user.wait_for_job_status(name, timeout=120, callbacks=[lambda _: watched.set()])
-        ended.append(job.status)
+        user.wait_for_job_status(name, timeout=120, callbacks=[lambda job: seen[job.status].set()])
 
     waits = threading.Thread(target=wait)
     waits.start()
-    assert watched.wait(60)
+    assert seen["Pending"].wait(60)
+    bench.set_state(name, "Running")
+    assert seen["Running"].wait(60)  # so it watches
     control_plane.kill("kube-apiserver")
     control_plane.start("kube-apiserver")
     bench.set_state(name, "Complete")
-    waits.join(180)
-    assert ended == ["Complete"]
+    assert seen["Complete"].wait(120)
+    waits.join(60)
 
 
 async def test_the_same_verbs_for_asyncio(bench: Bench) -> None:

@@ -13,7 +13,8 @@ _HEAD = """<!-- Generated from the argument parser by `make generate`. Do not ed
 
 # Command line reference
 
-`kubectl laneway` has the same verbs and flags, and `laneway --version` prints the version. How they are used together is in
+`kubectl laneway` has the same verbs and flags, and `laneway --version` prints the version. Flags stand
+before the verb or after it; a command for a worker stands after `--`. How they are used together is in
 [cli-and-simulator.md](cli-and-simulator.md); `laneway VERB --help` prints the same as this page.
 """
 
@@ -31,7 +32,7 @@ def cli_page() -> str:
         _HEAD,
         parser.epilog or "",
         "\n## Flags of all verbs\n",
-        "They stand before the verb or after it; verbs that ask no cluster have none of them.\n",
+        "Verbs that ask no cluster have none of them.\n",
         *_table(common),
     ]
     for name, verb in verbs.choices.items():

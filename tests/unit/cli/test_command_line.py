@@ -17,7 +17,7 @@ from kubernetes.config import incluster_config
 from laneway.cli import exit_codes
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import CommandError
-from laneway.cli.main import command_parser, main
+from laneway.cli.main import command_parser, main, parse
 from laneway.cli.verbs.wait import exit_code
 from laneway.sdk.cluster import Cluster
 
@@ -137,10 +137,40 @@ def test_a_server_that_closes_connections_is_reported(
 
 
 @pytest.mark.parametrize(
-    "words", [["-n", "x", "list"], ["list", "-n", "x"], ["-n", "y", "list", "--namespace", "x"]]
+    "words",
+    [
+        ["list", "-n", "x", "-o", "json", "-l", "a=b", "-A", "-w"],
+        ["-n", "x", "-o", "json", "-l", "a=b", "-A", "-w", "list"],
+        ["--namespace=x", "-w", "-o", "json", "list", "-A", "--selector", "a=b"],
+        ["-n", "list", "-o", "json", "-l", "a=b", "list", "-w", "-A", "-n", "x"],
+    ],
 )
-def test_flags_of_the_cluster_stand_before_or_after_the_verb(words: list[str]) -> None:
-    assert command_parser("laneway").parse_args(words).namespace == "x"
+def test_flags_stand_before_or_after_the_verb(words: list[str]) -> None:
+    parsed = parse(command_parser("laneway"), words)
+    assert (parsed.verb, parsed.namespace, parsed.output) == ("list", "x", "json")
+    assert (parsed.selector, parsed.all_namespaces, parsed.watch) == ("a=b", True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (["-w", "1", "-f", "logs", "queue"], {"verb": "logs", "name": "queue", "worker": 1, "follow": True}),
+        (["-n", "x", "get", "list"], {"verb": "get", "name": "list", "namespace": "x"}),
+        (["-n", "x", "completion", "fish"], {"verb": "completion", "namespace": "x", "shell": "fish"}),
+        (["--gpus", "0.5", "submit", "--", "python", "-n", "list"], {"verb": "submit", "gpus": "0.5", "namespace": None}),
+    ],
+)  # fmt: skip
+def test_a_flag_belongs_to_its_verb(words: list[str], want: dict[str, object]) -> None:
+    parsed = parse(command_parser("laneway"), words)
+    assert {name: getattr(parsed, name) for name in want} == want
+
+
+@pytest.mark.parametrize("words", [["-o", "list"], ["--unknown", "list"], ["list", "-o"]])
+def test_wrong_flags_before_a_verb_are_named(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(words)
+    assert exit_.value.code == exit_codes.USAGE
+    assert words[0 if words[0] != "list" else 1] in capsys.readouterr().err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

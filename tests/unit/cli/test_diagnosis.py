@@ -126,6 +126,72 @@ def test_what_is_wrong(changes: dict[str, Any], level: Level, subject: str, mess
     assert found[0].advice or subject == "node n1"
 
 
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("no interposer: its self-test on driver 570 failed: it was ended by SIGSEGV", "interposer-tests.json"),
+        ("no interposer: its self-test did not run: no GPU to run it on: GPU 0 is in the compute mode EXCLUSIVE_PROCESS", "--compute-mode DEFAULT"),
+        ("no interposer: /x/ld.so.preload does not exist; it comes with the client's image", "init container client"),
+        ("no MPS: nvidia-cuda-mps-control is not in the agent's container", "MPS programs"),
+        ("no MPS: the MPS control daemon does not answer: no answer within 10 s", "component=mps-daemon"),
+        ("no MPS: the GPU accepts processes that bypass the MPS server; set its compute mode", "run that command"),
+        ("no MPS: MPS limits memory from compute capability 7.0 (Volta), and the GPU has 6.1", "nodeGroups"),
+        ("no watchdog: the agent lacks the capability KILL, so it cannot stop other users' processes", "policy"),
+        ("no watchdog: watchdog.action is Warn, so no process is stopped", "watchdog.action: Evict"),
+        ("no watchdog: something new", "spec.minimumEnforcement"),
+    ],
+)  # fmt: skip
+def test_what_to_do_about_a_lowered_level(reason: str, says: str) -> None:
+    (found,) = problems(
+        replace(HEALTHY, reports=[a_report(enforcement="Watchdog", enforcementReason=reason)])
+    )
+    assert says in found.advice
+
+
+@pytest.mark.parametrize(
+    ("level", "says"),
+    [
+        ("Cooperative", "1 GPUs are shared; only clients hold quotas"),
+        (
+            "Watchdog",
+            "1 GPUs are shared; the watchdog holds quotas, neither the interposer nor MPS is requested",
+        ),
+        ("Interposer", "1 GPUs are shared; the interposer holds quotas, MPS is not requested"),
+        ("MPS", "1 GPUs are shared; the MPS server holds quotas"),
+    ],
+)
+def test_a_node_where_all_is_well_says_what_holds_quotas(level: str, says: str) -> None:
+    *_, node = diagnose(replace(HEALTHY, reports=[a_report(enforcement=level)]))
+    assert node.message.startswith(says)
+
+
+def test_a_gpu_with_room_for_one_process_is_a_problem_of_sharing() -> None:
+    warning = "only one process at a time can use it: its compute mode is EXCLUSIVE_PROCESS, and MPS is not in force"
+    (found,) = problems(replace(HEALTHY, reports=[a_report(healthReason=warning)]))
+    assert (found.level, found.message) == (Level.WARNING, f"GPU 0: {warning}")
+    assert "--compute-mode DEFAULT" in found.advice
+    assert "enforcement.level: MPS" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("gpu", "session", "outside"),
+    [
+        ({}, {"enforcement": "Watchdog"}, True),
+        ({"enforcement": "MPS"}, {"enforcement": "Watchdog"}, True),
+        ({"enforcement": "MPS"}, {"enforcement": "Interposer"}, False),
+        ({}, {"enforcement": "Watchdog", "heldBytes": 0}, False),
+        ({}, {"enforcement": "Watchdog", "state": "Ended"}, False),
+        ({"enforcement": "Watchdog"}, {"enforcement": "Watchdog"}, False),
+    ],
+)
+def test_containers_that_the_interposer_does_not_hold(
+    gpu: dict[str, Any], session: dict[str, Any], outside: bool
+) -> None:
+    found = problems(replace(HEALTHY, reports=[a_report(sessions=[SESSION | session], **gpu)]))
+    text = "GPU 0: the interposer is not in all processes of team/a-0; only the watchdog holds them"
+    assert [each.message for each in found] == ([text] if outside else [])
+
+
 def test_a_pod_without_a_node_says_why() -> None:
     pod = a_pod("operator", "operator")
     pod["spec"], pod["status"] = {}, {"conditions": [{"type": "PodScheduled", "message": "no CPUs left"}]}

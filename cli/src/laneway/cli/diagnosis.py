@@ -10,8 +10,17 @@ from enum import StrEnum
 from typing import Any
 
 from laneway.api import quantity
+from laneway.api.gpu_node import GPUStatus
 from laneway.api.names import GPU_PERCENT
 from laneway.api.node_lease import DURATION_SECONDS, lease_name
+from laneway.cli.enforcement_advice import (
+    NOT_LOADED_ADVICE,
+    ONE_PROCESS,
+    ONE_PROCESS_ADVICE,
+    advice,
+    held_by,
+    not_interposed,
+)
 from laneway.cli.gpu_node_format import NodeReport
 from laneway.cli.job_format import duration
 
@@ -21,7 +30,12 @@ _OLDEST_KUBERNETES = (1, 30)
 """The chart's ``kubeVersion``."""
 
 _KINDS = {"trainingjobs", "gpunodes", "trainingprofiles"}
-_DAEMONS = {"device-plugin": "the device plugin", "node-agent": "the node agent", "operator": "the operator"}
+_DAEMONS = {
+    "device-plugin": "the device plugin",
+    "node-agent": "the node agent",
+    "operator": "the operator",
+    "mps-daemon": "the MPS daemon",
+}
 
 
 class Level(StrEnum):
@@ -237,8 +251,8 @@ def _node(report: NodeReport, node: Object | None, observed: Observations) -> It
         problems += finding.level is not Level.OK
         yield finding
     if not problems:
-        levels = ", ".join(sorted({str(gpu.enforcement) for gpu in report.status.gpus}))
-        yield Finding(Level.OK, subject, f"{len(report.status.gpus)} GPUs are shared, enforcement {levels}")
+        gpus = report.status.gpus
+        yield Finding(Level.OK, subject, f"{len(gpus)} GPUs are shared; {held_by(gpus)}")
 
 
 def _kubelet(subject: str, node: Object | None) -> Iterator[Finding]:
@@ -308,13 +322,8 @@ def _gpus(subject: str, report: NodeReport) -> Iterator[Finding]:
                 f"GPU {gpu.index} is not healthy: {gpu.health_reason}",
                 "run nvidia-smi on the node, and look for its XID in dmesg",
             )
-        elif gpu.enforcement_reason:
-            yield Finding(
-                Level.WARNING,
-                subject,
-                f"GPU {gpu.index} has the enforcement {gpu.enforcement}: {gpu.enforcement_reason}",
-                "jobs that demand more are not placed there (spec.minimumEnforcement)",
-            )
+        else:
+            yield from _enforcement(subject, gpu)
         if gpu.simulated:
             yield Finding(Level.WARNING, subject, f"GPU {gpu.index} is simulated")
     if report.status.gpus and not report.status.device_strategy and not report.status.gpus[0].simulated:
@@ -324,6 +333,19 @@ def _gpus(subject: str, report: NodeReport) -> Iterator[Finding]:
             f"containers get no device: {report.status.device_strategy_reason}",
             "install NVIDIA's container toolkit on the node, or set the chart's driver root",
         )
+
+
+def _enforcement(subject: str, gpu: GPUStatus) -> Iterator[Finding]:
+    """Yield the findings about a GPU that works: its level, containers below that, and a compute mode that prevents sharing."""
+    if gpu.enforcement_reason:
+        text = f"GPU {gpu.index} has the enforcement {gpu.enforcement}: {gpu.enforcement_reason}"
+        yield Finding(Level.WARNING, subject, text, advice(gpu.enforcement_reason))
+    if gpu.health_reason:
+        what_to_do = ONE_PROCESS_ADVICE if ONE_PROCESS in gpu.health_reason else "run nvidia-smi on the node"
+        yield Finding(Level.WARNING, subject, f"GPU {gpu.index}: {gpu.health_reason}", what_to_do)
+    if outside := ", ".join(not_interposed(gpu)):
+        text = f"GPU {gpu.index}: the interposer is not in all processes of {outside}; only the watchdog holds them"
+        yield Finding(Level.WARNING, subject, text, NOT_LOADED_ADVICE)
 
 
 def _label(pod: Object, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _SubParsersAction
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    parsed = _parsed(parser, sys.argv[1:] if arguments is None else arguments)
+    parsed = parse(parser, sys.argv[1:] if arguments is None else arguments)
     try:
         return int(_VERBS[parsed.verb].run(parsed))
     except CommandError as error:
@@ -93,16 +93,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parsed(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
+def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
     """Parse what is before ``--``; what is after it is a command for a worker, and none of its flags is ours."""
     words = list(arguments)
     end = words.index("--") if "--" in words else len(words)
-    parsed = parser.parse_args(words[:end])
+    parsed = parser.parse_args(_verb_first(parser, words[:end]))
     parsed.command = words[end + 1 :]
     if parsed.command and not getattr(_VERBS[parsed.verb], "TAKES_COMMAND", False):
         print(f"{parser.prog}: {parsed.verb} takes no command after --", file=sys.stderr)
         sys.exit(USAGE)
     return parsed
+
+
+def _verb_first(parser: ArgumentParser, words: list[str]) -> list[str]:
+    """Move a verb's flags that stand before it behind it; words in which that leaves a doubt stay as they are."""
+    verbs = next(each for each in parser._actions if isinstance(each, _SubParsersAction)).choices
+    for place, word in enumerate(words):
+        if word in verbs and _only_flags(verbs[word], words[:place]):
+            return [word, *words[:place], *words[place + 1 :]]
+    return words
+
+
+def _only_flags(verb: ArgumentParser, words: Sequence[str]) -> bool:
+    """Return whether words are flags of a verb with their values, and nothing else."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        flag = verb._option_string_actions.get(name)
+        if flag is None or (flag.nargs != 0 and not equals and next(rest, None) is None):
+            return False
+    return True
 
 
 def command_parser(program: str) -> ArgumentParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from laneway.api.conditions import Condition
+from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import (
     GPUNodeStatus,
     GPUStatus,
@@ -13,7 +14,7 @@ from laneway.api.gpu_node import (
     SavedWorkStatus,
     SessionStatus,
 )
-from laneway.api.inventory import DeviceAccess
+from laneway.api.inventory import DeviceAccess, InventoryGPU
 from laneway.api.rfc3339 import format_time
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
@@ -106,7 +107,9 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         numa_node=gpu.numa_node,
         nvlink_peers=gpu.nvlink_peers,
         healthy=health.healthy,
-        health_reason="; ".join(text for text in (health.reason, snapshot.strays.warning) if text),
+        health_reason="; ".join(
+            filter(None, (health.reason, _one_process(gpu, health), snapshot.strays.warning))
+        ),
         unhealthy_since=None
         if health.unhealthy_since_seconds is None
         else format_time(health.unhealthy_since_seconds),
@@ -120,6 +123,13 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         ),
         sessions=tuple(_session_status(gpu.uuid, lease) for lease in snapshot.leases),
     )
+
+
+def _one_process(gpu: InventoryGPU, health: GPUHealth) -> str:
+    """Return a warning about a GPU that cannot be shared, as a clause; empty if it can be."""
+    if health.reading is None or not health.reading.exclusive_process or gpu.enforcement == Enforcement.MPS:
+        return ""
+    return "only one process at a time can use it: its compute mode is EXCLUSIVE_PROCESS, and MPS is not in force"
 
 
 def _session_status(gpu: str, lease: LeaseSnapshot) -> SessionStatus:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from license_expression import ExpressionError, LicenseExpression, get_spdx_licensing
 from packaging.utils import canonicalize_name
@@ -26,6 +27,8 @@ from hack.release.oci_layout import ENDING, open_blob, read_json
 
 NAMESPACE = "https://github.com/laneway/laneway/spdx"
 DPKG_STATUS = "var/lib/dpkg/status"
+PYTHON_METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
+"""Ends of the names of files with a Python package's metadata: an egg's is a folder or that file itself."""
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +73,7 @@ def packages(files: tarfile.TarFile) -> dict[str, set[Found]]:
     found = {}
     for member in files:
         name = member.name.removeprefix("./")
-        if not member.isfile() or not (name == DPKG_STATUS or name.endswith(".dist-info/METADATA")):
+        if not member.isfile() or not (name == DPKG_STATUS or name.endswith(PYTHON_METADATA)):
             continue
         file = files.extractfile(member)
         assert file is not None, name
@@ -84,7 +87,7 @@ def _debian(status: str) -> Iterator[Found]:
         about = email.message_from_string(stanza.lstrip("\n"))
         if about["Status"] == "install ok installed":
             name, version = about["Package"], about["Version"]
-            purl = f"pkg:deb/debian/{name}@{version.replace('+', '%2B')}?arch={about['Architecture']}"
+            purl = f"pkg:deb/debian/{quote(name)}@{quote(version, safe=':')}?arch={about['Architecture']}"
             yield Found(name, version, purl)
 
 

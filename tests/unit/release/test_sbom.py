@@ -25,6 +25,11 @@ Version: 2.41-12+deb13u1
 Description: GNU C Library
  a further line
 
+Package: libstdc++6
+Status: install ok installed
+Architecture: arm64
+Version: 1:14.2.0-19
+
 Package: gone
 Status: deinstall ok config-files
 Architecture: all
@@ -33,6 +38,8 @@ Version: 1
 OLD_STATUS = STATUS.replace("2.41-12+deb13u1", "2.41-11")
 METADATA = "Metadata-Version: 2.4\nName: Some.Package\nVersion: 1.2\nLicense-Expression: MIT OR Apache-2.0\n\n# Some package\n"
 UNKNOWN = "Metadata-Version: 2.4\nName: other\nVersion: 3\nLicense-Expression: Nonsense\n"
+EGG = "Metadata-Version: 2.1\nName: egg\nVersion: 4\n"
+SINGLE_EGG = "Metadata-Version: 2.1\nName: single_egg\nVersion: 5\n"
 SITE = "opt/venv/lib/python3.13/site-packages"
 
 
@@ -51,6 +58,7 @@ def image(folder: Path) -> Path:
     layers = [
         layer({"var/lib/dpkg/status": OLD_STATUS}),
         layer({"./var/lib/dpkg/status": STATUS, f"{SITE}/some_package-1.2.dist-info/METADATA": METADATA}),
+        layer({f"{SITE}/egg-4.egg-info/PKG-INFO": EGG, f"{SITE}/single_egg-5.egg-info": SINGLE_EGG}),
     ]
     added = [layout.add("application/vnd.oci.image.layer.v1.tar+gzip", each) for each in layers]
     config = layout.add("application/vnd.oci.image.config.v1+json", b"{}")
@@ -80,6 +88,9 @@ def test_an_images_packages_are_those_of_its_last_layers(tmp_path: Path, folder:
     document = read(folder / "laneway-operator-arm64.spdx.json")
     assert parts(document) == {
         "pkg:deb/debian/libc6@2.41-12%2Bdeb13u1?arch=arm64": "NOASSERTION",
+        "pkg:deb/debian/libstdc%2B%2B6@1:14.2.0-19?arch=arm64": "NOASSERTION",
+        "pkg:pypi/egg@4": "NOASSERTION",
+        "pkg:pypi/single-egg@5": "NOASSERTION",
         "pkg:pypi/some-package@1.2": "MIT OR Apache-2.0",
     }
     assert (document.packages[0].name, document.packages[0].version) == ("laneway-operator-arm64", "1.0")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import names
+from laneway.api.attempt_status import MOST_ATTEMPTS
 from laneway.operator.state.resources import GPU_NODES, TRAINING_JOBS
 
 from tests.faults.history import Change
@@ -35,7 +36,7 @@ ALL = {
     GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
     ONE_WRITER: "no write lands once another replica has written the lease",
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
-    SERVICE: "attained service, attempts, restarts, preemptions and rescales never go back",
+    SERVICE: "attained service, attempts, restarts, preemptions and rescales never go back; the history has each ended attempt once",
     GRACE: "no running worker is removed without a deletion, nor with less than its grace period",
     ORDERS: "a worker is ordered to pause or offload only after its job's status says so; a job is reported as paused or offloaded only "
     "after its nodes report it; the order stays while the job is paused or offloaded",
@@ -80,6 +81,7 @@ def violations(
             broken = [
                 *_overbooked(moment),
                 *_service_lost(before, after),
+                *_history_wrong(before, after),
                 *_runs_in_part(before, after, moment),
                 *((ORDERS, message) for message in orders.of_job(before, after, moment)),
             ]
@@ -257,6 +259,24 @@ def _service_lost(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, 
     for count in ("attempt", "restarts", "preemptions", "rescales"):
         if new.get(count, 0) < old.get(count, 0):
             yield SERVICE, f"{count} of {name} fell from {old.get(count)} to {new.get(count)}"
+
+
+def _history_wrong(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, str]]:
+    """The history has the latest attempts that are over, each once. An entry changes only if its success is noticed late."""
+    if after is None:
+        return
+    old, new = ((each or {}).get("status") or {} for each in (before, after))
+    over = int(new.get("attempt", 0)) - is_true(after, "Placed")
+    ended = new.get("endedAttempts") or []
+    if [each["attempt"] for each in ended] != list(range(max(1, over - MOST_ATTEMPTS + 1), over + 1)):
+        yield SERVICE, f"{after['metadata']['name']} has ended {over} attempts; its history is {ended}"
+    known = {each["attempt"]: each for each in old.get("endedAttempts") or ()}
+    for each in ended:
+        if each["outcome"] != "Succeeded" and known.get(each["attempt"], each) != each:
+            yield (
+                SERVICE,
+                f"{after['metadata']['name']} had {known[each['attempt']]} in its history, now {each}",
+            )
 
 
 def _runs_in_part(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:

@@ -36,11 +36,22 @@ def job(name: str, *true: str, attempt: int = 1, gpus: tuple[str, ...] = ("g0", 
         {"worker": rank, "node": "n", "gpus": [gpu], "sharePercent": 100} for rank, gpu in enumerate(gpus)
     ]
     conditions = [{"type": each, "status": "True", "reason": "R"} for each in true]
+    ended = [an_ended_attempt(number) for number in range(1, attempt + ("Placed" not in true))]
     return {
         "metadata": {"name": name, "uid": name},
         "spec": {"workers": len(gpus)},
-        "status": {"conditions": conditions, "attempt": attempt, "placement": placement, **status},
+        "status": {
+            "conditions": conditions,
+            "attempt": attempt,
+            "placement": placement,
+            "endedAttempts": ended,
+            **status,
+        },
     }
+
+
+def an_ended_attempt(number: int, outcome: str = "Preempted") -> Raw:
+    return {"attempt": number, "outcome": outcome}
 
 
 def pod(
@@ -234,6 +245,30 @@ def test_service_and_counts_that_go_back(lost: Raw) -> None:
     after["status"] |= lost
     story.tell("TrainingJob", after)
     assert SERVICE in story.broken
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [],
+        [an_ended_attempt(1), an_ended_attempt(1)],
+        [an_ended_attempt(2), an_ended_attempt(1)],
+        [an_ended_attempt(1, "Failed"), an_ended_attempt(2)],
+    ],
+    ids=["lost", "twice", "out of order", "changed"],
+)
+def test_a_history_of_attempts_that_is_wrong(history: list[Raw]) -> None:
+    story = Story()
+    story.tell("TrainingJob", job("a", attempt=1))
+    story.tell("TrainingJob", job("a", attempt=2, endedAttempts=history))
+    assert SERVICE in story.broken
+
+
+def test_a_history_of_attempts_in_which_a_success_is_noticed_late() -> None:
+    story = Story()
+    for outcome in ("Preempted", "Succeeded"):
+        story.tell("TrainingJob", job("a", endedAttempts=[an_ended_attempt(1, outcome)]))
+    assert not story.broken
 
 
 def test_a_worker_that_is_gone_without_a_word() -> None:

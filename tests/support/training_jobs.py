@@ -53,4 +53,22 @@ def a_reason(**fields: Any) -> dict[str, Any]:
     } | fields
 
 
+def an_ended_attempt(
+    number: int = 1, *, outcome: str = "Preempted", lost: int | None = 30_000
+) -> dict[str, Any]:
+    """An attempt of two workers that is over after a minute."""
+    return {
+        "attempt": number,
+        "startedAt": CREATED,
+        "endedAt": "2026-01-31T12:01:00Z",
+        "workers": 2,
+        "nodes": ["n1", "n2"],
+        "outcome": outcome,
+        "reason": "HigherQueue",
+        "message": "Preempted by team/new (queue 0 before queue 1).",
+        "attainedServiceGPUMilliseconds": 100_000,
+        **({} if lost is None else {"lostServiceGPUMilliseconds": lost}),
+    }
+
+
 PLACED = [{"worker": 0, "node": "n1", "gpus": ["GPU-1"], "sharePercent": 50}]

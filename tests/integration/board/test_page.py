@@ -131,6 +131,13 @@ def test_a_job_shows_its_attempts_preemptions_loss_and_history(
     attempts = page.get_by_role("region", name="Attempts", exact=True)
     expect(attempts).to_contain_text("Attempt3")
     expect(attempts).to_contain_text("Preemptions2")
+    ended = page.get_by_role("group", name="Ended attempts").get_by_role("row")
+    expect(ended).to_have_count(3)
+    expect(ended.nth(1)).to_contain_text("Failed: OOMKilled")
+    expect(ended.nth(1).get_by_role("cell").nth(2)).to_have_text("1 h")
+    expect(ended.nth(1).get_by_role("cell").nth(4)).to_have_text("unknown")
+    expect(ended.nth(2)).to_contain_text("Preempted: HigherQueue Preempted by team-b/short.")
+    expect(ended.nth(2).get_by_role("cell").nth(4)).to_have_text("5 m")
     preemptions = page.get_by_role("region", name="Preemptions", exact=True).first
     expect(preemptions).to_contain_text("evicted; it starts again from its checkpoint")
     expect(preemptions.get_by_role("link", name="team-b/short")).to_be_visible()
@@ -144,7 +151,28 @@ def test_a_job_shows_its_attempts_preemptions_loss_and_history(
 
 
 def put_trained_job(cluster: Cluster, namespace: str) -> None:
-    """A job that was preempted twice and has an event."""
+    """A job that was preempted twice, once by a pause, and has an event."""
+    evicted = {
+        "attempt": 1,
+        "startedAt": "2026-01-31T12:00:00Z",
+        "endedAt": "2026-01-31T12:30:00Z",
+        "workers": 1,
+        "nodes": ["gpu-1"],
+        "outcome": "Preempted",
+        "reason": "HigherQueue",
+        "message": "Preempted by team-b/short.",
+        "attainedServiceGPUMilliseconds": 900_000,
+        "lostServiceGPUMilliseconds": 300_000,
+    }
+    failed = {
+        **evicted,
+        "attempt": 2,
+        "endedAt": "2026-01-31T13:00:00Z",
+        "outcome": "Failed",
+        "reason": "OOMKilled",
+        "message": "worker 0 on gpu-1 ended with exit code 137 (OOMKilled)",
+    }
+    del failed["lostServiceGPUMilliseconds"]
     preemption = {
         "action": "Evict",
         "preemptor": "team-b/short",
@@ -176,6 +204,7 @@ def put_trained_job(cluster: Cluster, namespace: str) -> None:
         "turns": 5120,
         "progress": progress,
         "lastPreemption": preemption,
+        "endedAttempts": [evicted, failed],
         "placement": [{"worker": 0, "node": "gpu-1", "gpus": ["GPU-1"], "sharePercent": 50}],
         "startTime": "2026-01-31T12:00:00Z",
     }
@@ -221,6 +250,16 @@ def test_hostile_texts_are_shown_as_texts(
         "lastTransitionTime": "2026-01-31T12:00:00Z",
     }
     progress = {"loss": "NaN", "warning": HOSTILE}
+    ended = {
+        "attempt": 1,
+        "startedAt": "2026-01-31T12:00:00Z",
+        "endedAt": "2026-01-31T12:00:00Z",
+        "workers": 1,
+        "nodes": [HOSTILE],
+        "outcome": "Failed",
+        "reason": HOSTILE,
+        "message": HOSTILE,
+    }
     cluster.put_jobs(
         [
             training_job(
@@ -230,6 +269,7 @@ def test_hostile_texts_are_shown_as_texts(
                 waiting=waiting,
                 conditions=[condition],
                 progress=progress,
+                endedAttempts=[ended],
             )
         ]
     )

@@ -14,6 +14,7 @@ from laneway.board.views.job_view import job_view
 from laneway.board.views.node_view import node_view
 from laneway.board.views.turn_view import newest, turn_views
 
+from tests.support.training_jobs import an_ended_attempt
 from tests.unit.board.objects import HOSTILE, gpu_node, session, training_job
 
 
@@ -66,6 +67,13 @@ def test_the_start_of_an_earlier_attempt_is_not_shown_as_that_of_the_current_one
     execution = {"attempt": 1, "startedAt": "2026-01-31T12:00:00Z"}
     assert job_view(training_job(attempt=1, execution=execution))["attempts"]["startedAt"]
     assert not job_view(training_job(attempt=2, execution=execution))["attempts"]["startedAt"]
+
+
+def test_ended_attempts_tell_a_loss_of_nothing_from_an_unknown_one() -> None:
+    ended = [an_ended_attempt(lost=0), an_ended_attempt(2, lost=None)]
+    first, second = job_view(training_job(endedAttempts=ended))["endedAttempts"]
+    assert (first["attempt"], first["nodes"], first["lostGpuMilliseconds"]) == (1, ["n1", "n2"], 0)
+    assert (second["attempt"], second["lostGpuMilliseconds"]) == (2, None)
 
 
 def test_a_lane_shows_who_has_its_turn_and_a_session_without_one_is_apart() -> None:
@@ -170,6 +178,8 @@ _names = st.sampled_from(
         "savedExecutedMilliseconds",
         "unsavedSince",
         "executedMilliseconds",
+        "endedAttempts",
+        "outcome",
     ]
 )
 _leaves = (

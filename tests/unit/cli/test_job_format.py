@@ -11,7 +11,15 @@ from laneway.cli.job_table import job_table
 from laneway.cli.verbs.get import description
 from laneway.sdk import job_object
 
-from tests.support.training_jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
+from tests.support.training_jobs import (
+    CREATED,
+    CREATED_SECONDS,
+    PLACED,
+    a_condition,
+    a_job,
+    a_reason,
+    an_ended_attempt,
+)
 
 NOW = CREATED_SECONDS + 95
 
@@ -276,6 +284,18 @@ def test_the_last_preemption() -> None:
     assert job_format.last_preemption(job, NOW) == how
     assert f"Preempted:    {how}" in description(job, NOW)
     assert job_format.last_preemption(a_job(), NOW) == ""
+
+
+def test_ended_attempts() -> None:
+    job = a_job(endedAttempts=[an_ended_attempt(), an_ended_attempt(2, lost=None)])
+    lines = [" ".join(line.split()) for line in description(job, NOW)]
+    why = "Preempted HigherQueue Preempted by team/new (queue 0 before queue 1)."
+    assert lines[lines.index("Ended attempts:") + 1 :] == [
+        "ATTEMPT ENDED LASTED WORKERS GPU-S LOST OUTCOME REASON MESSAGE",
+        f"1 35s ago 1m 2 100 30 {why}",
+        f"2 35s ago 1m 2 100 unknown {why}",
+    ]
+    assert "Ended attempts:" not in description(a_job(), NOW)
 
 
 MEASURED = {

@@ -112,7 +112,7 @@ def after_attempt(job: JobBuilder, story: str) -> JobBuilder:
     if story == PREEMPTED:
         return job.after(transitions.preempted, "HigherPriority", "preempted", NOW)
     if story == SUSPENDED:
-        return job.after(transitions.unplaced, "Suspended", "it is suspended", NOW, NOW)
+        return job.after(transitions.suspended, "it is suspended", NOW)
     if story in UNSTARTED:
         reconciled = ends(job.record, UNSTARTED[story])
     elif story == FAILED:

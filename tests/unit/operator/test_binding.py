@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.names import GPU_PERCENT
 from laneway.operator.cycle.binding import needs_scheduler
 from laneway.operator.execute.manifests import worker_pod
@@ -234,5 +235,9 @@ def test_after_an_attempt_that_did_not_start_the_next_is_left_to_kube_scheduler(
     )
     again = job.after(lambda _: refused.job.status.model_copy(update={"avoid": ()}))
     assert not binds(a_world(again))
-    ran = again.placed("n1").running().after(transitions.unplaced, "Preempted", "m", NOW, NOW)
+    ran = (
+        again.placed("n1")
+        .running()
+        .after(transitions.unplaced, AttemptOutcome.PREEMPTED, "Preempted", "m", NOW, NOW)
+    )
     assert binds(a_world(ran))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import WaitingStatus
 from laneway.operator.cycle.cycle import Cycle
@@ -255,7 +256,9 @@ def test_gauges_add_up_the_shares_of_workers_on_one_gpu() -> None:
     """An agent may report two workers of a leaving gang on one GPU."""
     gang = a_job("g").gang(2).share(40).placed("n1", "n1", percent=40).running()
     pods = [a_pod(gang.record, rank).running().record for rank in (0, 1)]
-    evicted = gang.after(transitions.unplaced, "HigherQueue", "Preempted.", NOW, NOW).record
+    evicted = gang.after(
+        transitions.unplaced, AttemptOutcome.PREEMPTED, "HigherQueue", "Preempted.", NOW, NOW
+    ).record
     node = a_gpu_node("n1", 2, sessions={0: [a_session(pod) for pod in pods]})
     cycle = Cycle(OperatorConfig())
     cycle.run(a_view([evicted], pods, [node]), WriteHistory({}, {}), NOW)

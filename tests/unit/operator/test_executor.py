@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.templates import ProfileWrite
@@ -132,7 +133,9 @@ async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over(
         executor.begin(start, NOW)
         await executor.end()
         assert set(executor.refusals) == {(before.uid, attempt)}
-        over = job.after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW).record
+        over = job.after(
+            transitions.unplaced, AttemptOutcome.ROLLED_BACK, "PodRefused", "no such policy", NOW, NOW
+        ).record
         executor.begin(a_write(after, over.status), NOW)
         await executor.end()
         assert executor.refusals == {}

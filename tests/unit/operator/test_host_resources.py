@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -118,7 +119,9 @@ def a_refused_job(*there: WorkerPod) -> tuple[JobRecord, ClusterState]:
     view = a_view([], there, [with_others(3)], [offering(8)])
     refused = new_refusal(a_job().record, ["n1"], context_of(view, now=NOW - 600))
     job = a_job().placed("n1", at=NOW - 650)
-    job = job.after(transitions.unplaced, "WorkerUnschedulable", "no", NOW - 600, NOW - 600)
+    job = job.after(
+        transitions.unplaced, AttemptOutcome.ROLLED_BACK, "WorkerUnschedulable", "no", NOW - 600, NOW - 600
+    )
     return job.status(scheduler_refusal=refused).record, view
 
 

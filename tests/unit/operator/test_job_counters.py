@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ProgressStatus
 from laneway.operator.cycle.held_parts import HeldParts
@@ -52,7 +53,7 @@ def test_a_preemption_counts_what_was_held_and_what_no_checkpoint_has() -> None:
     job = a_running_job(saved_seconds_ago=30)
     assert counted(job, transitions.preempted, "HigherQueue", "Preempted.", NOW) == {
         ("held_gpu_seconds_total",): pytest.approx(80),
-        ("lost_gpu_seconds_total", "Preemption"): pytest.approx(24),
+        ("lost_gpu_seconds_total", "Preempted"): pytest.approx(24),
         ("preemptions_total", "Evict", "HigherQueue"): 1,
     }
 
@@ -76,13 +77,13 @@ def test_a_paused_job_that_is_evicted_is_preempted_once() -> None:
     )
     figures = counted(job, transitions.preempted, "HigherQueue", "Paused for too long.", NOW)
     assert not any(name == "preemptions_total" for name, *_ in figures)
-    assert figures["lost_gpu_seconds_total", "Preemption"] == pytest.approx(24)
+    assert figures["lost_gpu_seconds_total", "Preempted"] == pytest.approx(24)
 
 
 def test_a_job_that_is_known_to_start_over_loses_the_whole_attempt() -> None:
     job = a_running_job(saved_seconds_ago=30, resumes=False)
     figures = counted(job, transitions.rescaled, 3, "More GPUs are free.", NOW)
-    assert figures["lost_gpu_seconds_total", "Rescale"] == pytest.approx(80)
+    assert figures["lost_gpu_seconds_total", "Rescaled"] == pytest.approx(80)
     assert figures["rescales_total",] == 1
 
 
@@ -92,13 +93,16 @@ def test_unknown_work_counts_as_saved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "cause"),
-    [("Suspended", "Suspension"), ("NodeLost", "Restart")],
-    ids=["suspended", "node lost"],
+    ("outcome", "step"),
+    [
+        ("Suspended", (transitions.suspended, "Stopped.", NOW)),
+        ("Failed", (transitions.restarted, "OOMKilled", "It failed.", NOW, NOW)),
+        ("Disrupted", (transitions.unplaced, AttemptOutcome.DISRUPTED, "NodeLost", "Stopped.", NOW, NOW)),
+    ],
 )
-def test_a_loss_has_its_cause(reason: str, cause: str) -> None:
-    figures = counted(a_running_job(saved_seconds_ago=10), transitions.unplaced, reason, "Stopped.", NOW, NOW)
-    assert figures["lost_gpu_seconds_total", cause] == pytest.approx(8)
+def test_a_loss_has_its_cause(outcome: str, step: tuple[object, ...]) -> None:
+    figures = counted(a_running_job(saved_seconds_ago=10), *step)
+    assert figures["lost_gpu_seconds_total", outcome] == pytest.approx(8)
 
 
 def test_the_end_of_a_job_counts_its_completion_time_and_slowdown() -> None:

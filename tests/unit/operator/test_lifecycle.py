@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import PreemptionStatus, ProfileStatus
 from laneway.operator.cycle.templates import NOTHING_KNOWN
@@ -312,10 +313,14 @@ def preempted_job(depth: PreemptionAction) -> JobBuilder:
         (PreemptionAction.EVICT, lambda job: job.placed("n2")),
         (
             PreemptionAction.EVICT,
-            lambda job: job.placed("n2").running().after(transitions.unplaced, "NodeLost", "m", NOW, NOW),
+            lambda job: (
+                job.placed("n2")
+                .running()
+                .after(transitions.unplaced, AttemptOutcome.DISRUPTED, "NodeLost", "m", NOW, NOW)
+            ),
         ),
         (PreemptionAction.PAUSE, lambda job: job.after(transitions.resumed, NOW)),
-        (PreemptionAction.OFFLOAD, lambda job: job.after(transitions.unplaced, "Suspended", "m", NOW, NOW)),
+        (PreemptionAction.OFFLOAD, lambda job: job.after(transitions.suspended, "m", NOW)),
         (PreemptionAction.OFFLOAD, lambda job: job.after(transitions.succeeded, "m", NOW, NOW)),
         (
             PreemptionAction.EVICT,

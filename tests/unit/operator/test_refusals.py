@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.gang import Attempt, Outcome, evaluate_attempt
 from laneway.operator.lifecycle.refusals import blames_object, is_refusal, reason_of
@@ -72,7 +73,13 @@ def test_a_gang_that_is_refused_backs_off_and_says_what_it_waits_for(
     result = evaluate_attempt(Attempt(2, NOW, False, [], refused=message), context)
     assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, reason)
 
-    refused = a_job().gang(2).placed("n1", "n1").after(transitions.unplaced, reason, message, NOW, NOW).record
+    refused = (
+        a_job()
+        .gang(2)
+        .placed("n1", "n1")
+        .after(transitions.unplaced, AttemptOutcome.ROLLED_BACK, reason, message, NOW, NOW)
+        .record
+    )
     reconciled = reconciled_job_of(refused)
     waiting = reconciled.job.status.waiting
     assert waiting is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ProfileStatus, RescaleStatus
@@ -91,7 +92,9 @@ def test_a_scaled_job_is_stopped_and_starts_with_the_new_number() -> None:
     ]
     assert run.status.rescale is not None
     assert run.status.rescale.completed_at is not None
-    later = job.with_status(transitions.unplaced(run.status, "Preempted", "m", NOW + 50, NOW + 50))
+    later = job.with_status(
+        transitions.unplaced(run.status, AttemptOutcome.PREEMPTED, "Preempted", "m", NOW + 50, NOW + 50)
+    )
     again = later.with_status(transitions.placed(later.status, placement_on(*["n1"] * 4), NOW + 60))
     assert reasons(written(cycle(again, pods_of(again, NOW + 65), now=NOW + 70)).after) == ["Started"]
 
@@ -207,7 +210,9 @@ def test_the_scheduler_keeps_seeing_an_elastic_job_until_it_waits_again() -> Non
     assert reconciled_job_of(suspended, *ended).holds == (), "it does not start again"
 
     rigid = a_job("r").placed("n1").running().record
-    preempted = rigid.with_status(transitions.unplaced(rigid.status, "Preempted", "m", NOW, NOW))
+    preempted = rigid.with_status(
+        transitions.unplaced(rigid.status, AttemptOutcome.PREEMPTED, "Preempted", "m", NOW, NOW)
+    )
     gone_soon = a_pod(rigid).ended(at=NOW + 2).deleting().record
     assert reconciled_job_of(preempted, gone_soon).holds == (), "its GPUs are free for others at once"
 
@@ -304,7 +309,9 @@ def test_its_cost_lasts_to_the_first_turn_if_the_operator_has_watched(
 
 
 def test_an_attempt_that_did_not_start_leaves_the_cost_unknown() -> None:
-    status = transitions.unplaced(restarted().status, "GangTimeout", "m", NOW + 180, NOW + 180)
+    status = transitions.unplaced(
+        restarted().status, AttemptOutcome.ROLLED_BACK, "GangTimeout", "m", NOW + 180, NOW + 180
+    )
     status = transitions.placed(status, placement_on(*["n1"] * 4), NOW + 200)
     started = transitions.started(status, "AllWorkersRun", "m", NOW + 210)
     assert started.rescale is not None
@@ -332,7 +339,7 @@ def test_each_number_of_workers_is_a_template_of_its_own() -> None:
 
 
 def test_a_range_that_changes_while_the_job_is_suspended_counts_from_its_next_attempt() -> None:
-    ran = elastic(2).after(transitions.unplaced, "Suspended", "m", NOW, NOW).status(profile=MEASURED)
+    ran = elastic(2).after(transitions.suspended, "m", NOW).status(profile=MEASURED)
     suspended = ran.spec(workers=3, minWorkers=3, maxWorkers=6, suspend=True)
     assert suspended.record.attempt_workers == 2, "what it had, though the range has it no more"
     resumed = suspended.spec(suspend=False).record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.operator.execute.template_trials import TemplateTrials
 from laneway.operator.execute.writer import Writer
 from laneway.operator.lifecycle import transitions
@@ -116,7 +117,7 @@ async def test_one_that_the_real_creation_refused_is_asked_about_anew_while_it_b
         a_job("j")
         .spec(template=template)
         .placed("n1")
-        .after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW)
+        .after(transitions.unplaced, AttemptOutcome.ROLLED_BACK, "PodRefused", "no such policy", NOW, NOW)
         .record
     )
     assert await ask_about_none_in_line(found, refused, NOW + 1)
@@ -127,6 +128,11 @@ async def test_one_that_the_real_creation_refused_is_asked_about_anew_while_it_b
 
 async def test_one_that_a_quota_refused_is_not_suspected() -> None:
     found, writer = trials()
-    passing = a_job("j").placed("n1").after(transitions.unplaced, "QuotaExceeded", "m", NOW, NOW).record
+    passing = (
+        a_job("j")
+        .placed("n1")
+        .after(transitions.unplaced, AttemptOutcome.ROLLED_BACK, "QuotaExceeded", "m", NOW, NOW)
+        .record
+    )
     assert not await ask_about_none_in_line(found, passing, NOW + 1)
     assert writer.asked == []

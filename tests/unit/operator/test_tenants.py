@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -246,7 +247,9 @@ def test_a_preempted_gang_whose_sessions_share_a_gpu_against_the_plan_can_go(sto
     pods = [a_pod(job.record, rank).running().record for rank in (0, 1)]
     on_first = [a_session(pods[0], key="a"), a_session(pods[story.startswith("two workers")], key="b")]
     node = a_gpu_node("n1", 2, sessions={0: on_first})
-    evicted = job.after(transitions.unplaced, "HigherQueue", "Preempted.", NOW, NOW).record
+    evicted = job.after(
+        transitions.unplaced, AttemptOutcome.PREEMPTED, "HigherQueue", "Preempted.", NOW, NOW
+    ).record
     state = a_view([evicted], pods, [node])
     cycle = Cycle(OperatorConfig())
     cycle.run(state, WriteHistory({}, {}), NOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.state.cluster_state import ClusterState
@@ -40,7 +41,13 @@ def lost_for(seconds: float) -> ClusterState:
 def test_a_worker_is_removed_from_a_node_that_was_lost_for_long(
     lost_seconds: float, pods_to_force_delete: bool
 ) -> None:
-    job = a_job().placed("n1").running().after(transitions.unplaced, "NodeLost", "m", NOW - 9, NOW - 9).record
+    job = (
+        a_job()
+        .placed("n1")
+        .running()
+        .after(transitions.unplaced, AttemptOutcome.DISRUPTED, "NodeLost", "m", NOW - 9, NOW - 9)
+        .record
+    )
     pod = a_pod(JobBuilder("job").placed("n1").record, attempt=1).running().deleting().record
     reconciled = reconciled_job_of(job, pod, view=lost_for(lost_seconds))
     assert [each.uid for each in reconciled.pods_to_force_delete] == (
@@ -53,7 +60,13 @@ def test_a_worker_is_removed_from_a_node_that_was_lost_for_long(
 
 
 def test_a_worker_on_a_node_that_is_there_is_left_to_its_kubelet() -> None:
-    job = a_job().placed("n1").running().after(transitions.unplaced, "Preempted", "m", NOW, NOW).record
+    job = (
+        a_job()
+        .placed("n1")
+        .running()
+        .after(transitions.unplaced, AttemptOutcome.PREEMPTED, "Preempted", "m", NOW, NOW)
+        .record
+    )
     pod = a_pod(JobBuilder("job").placed("n1").record, attempt=1).running().deleting().record
     assert reconciled_job_of(job, pod).pods_to_force_delete == ()
 

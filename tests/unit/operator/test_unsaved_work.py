@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.gpu_node import SavedWorkStatus
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProgressStatus, TrainingJobStatus
@@ -118,7 +119,7 @@ def test_the_first_checkpoint_of_all_gives_another_chance_to_resume() -> None:
 
 def test_between_attempts_nothing_is_unsaved_and_what_is_known_is_kept() -> None:
     status = after(running(4000, attempt=2), works(NOW - 10))
-    ended = transitions.unplaced(status, "Preempted", "Preempted.", NOW, NOW)
+    ended = transitions.unplaced(status, AttemptOutcome.PREEMPTED, "Preempted", "Preempted.", NOW, NOW)
     assert unsaved_seconds(ended) is None
     assert starts_over(ended)
 

@@ -25,7 +25,7 @@ from laneway.sdk.cluster import Cluster
 from laneway.sdk.job import Event
 from laneway.sdk.logs import container_of, has_started
 
-from tests.support.training_jobs import a_condition, a_job, a_reason
+from tests.support.training_jobs import a_condition, a_job, a_reason, an_ended_attempt
 
 
 def test_it_loads_neither_numpy_nor_the_simulator() -> None:
@@ -81,6 +81,18 @@ def test_a_job_tells_its_state() -> None:
     assert waits.creation_timestamp.isoformat() == "2026-01-31T12:00:00+00:00"
     unseen = TrainingJob(a_job())
     assert (unseen.status, unseen.message, unseen.progress_percent) == ("Pending", "", None)
+
+
+def test_a_job_tells_its_ended_attempts() -> None:
+    preempted, rolled_back = TrainingJob(
+        a_job(endedAttempts=[an_ended_attempt(), an_ended_attempt(2, outcome="RolledBack", lost=None)])
+    ).ended_attempts
+    assert (preempted.attempt, preempted.outcome, preempted.reason) == (1, "Preempted", "HigherQueue")
+    assert preempted.message == "Preempted by team/new (queue 0 before queue 1)."
+    assert (preempted.ended_at - preempted.started_at).total_seconds() == 60
+    assert (preempted.num_nodes, preempted.gpu_seconds, preempted.lost_gpu_seconds) == (2, 100.0, 30.0)
+    assert (rolled_back.attempt, rolled_back.lost_gpu_seconds) == (2, None)
+    assert TrainingJob(a_job()).ended_attempts == ()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from laneway.api.pod_requests import amounts
 from laneway.api.training_job import GPURequestType
 from laneway.api.training_job_status import ProfileStatus
 from laneway.scheduling.explain.data_wait import data_wait, suggestion
+from laneway.sdk import TrainingJob
 from laneway.sdk.job_object import conditions, finished, state, status, waiting, workers
 
 Object = Mapping[str, Any]
@@ -190,6 +191,24 @@ def last_preemption(job: Object, now_seconds: float) -> str:
         return ""
     ago = duration(now_seconds - rfc3339.parse_time(last["since"]))
     return f"{ago} ago, {_ACTIONS[last['action']]}: {last['message']}"
+
+
+def ended_attempts(job: Object, now_seconds: float) -> list[list[str]]:
+    """Return a row for each ended attempt that the status still has: what it did, what it lost, and why it ended."""
+    return [
+        [
+            str(each.attempt),
+            f"{duration(now_seconds - each.ended_at.timestamp())} ago",
+            duration((each.ended_at - each.started_at).total_seconds()),
+            str(each.num_nodes),
+            f"{each.gpu_seconds:.0f}",
+            "unknown" if each.lost_gpu_seconds is None else f"{each.lost_gpu_seconds:.0f}",
+            each.outcome,
+            each.reason,
+            " ".join(each.message.split()),
+        ]
+        for each in TrainingJob(job).ended_attempts
+    ]
 
 
 def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from laneway.api.attempt_status import MOST_ATTEMPTS, AttemptStatus
 from laneway.api.conditions import Condition
 from laneway.api.goodput_status import GoodputStatus
 from laneway.api.job_conditions import SummaryState, summarize
@@ -348,6 +349,12 @@ class TrainingJobStatus(Status):
         description="Samples of a step of all workers that the operator chose for the last attempt, as the batch of the highest goodput. "
         "laneway.client.batch_size uses it where the script lets its batch grow. 0: none was chosen.",
         ge=0,
+    )
+    ended_attempts: tuple[AttemptStatus, ...] = Field(
+        default=(),
+        description=f"The latest {MOST_ATTEMPTS} attempts that are over, in their order.",
+        max_length=MOST_ATTEMPTS,
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
     selector: str = Field(
         default="",

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from typing import Final
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.metric import MetricSpec
 from laneway.scheduling import PreemptionAction, PreemptionReason
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -20,7 +21,7 @@ PREEMPTION_REASONS: Final = (
 )
 ACTIONS: Final = tuple(action.value for action in PreemptionAction)
 RESULTS: Final = ("succeeded", "failed")
-LOSSES: Final = ("Preemption", "Rescale", "Restart", "Suspension")
+LOSSES: Final = tuple(sorted(each.value for each in AttemptOutcome if each is not AttemptOutcome.SUCCEEDED))
 
 HELD_GPU_SECONDS = MetricSpec(
     "laneway_held_gpu_seconds_total",
@@ -31,7 +32,7 @@ HELD_GPU_SECONDS = MetricSpec(
 LOST_GPU_SECONDS = MetricSpec(
     "laneway_lost_gpu_seconds_total",
     "counter",
-    "GPU time of work that no checkpoint held when an attempt was stopped, by why it was. A checkpoint saved in the grace period is not seen.",
+    "GPU time of work that no checkpoint held when an attempt ended before its job, by the outcome in status.endedAttempts. A checkpoint saved in the grace period is not seen.",
     ("namespace", "reason"),
     {"reason": LOSSES},
 )

@@ -20,7 +20,7 @@ from laneway.sdk.errors import (
     UnreachableError,
     WrongArgumentError,
 )
-from laneway.sdk.job import Event, TrainingJob
+from laneway.sdk.job import EndedAttempt, Event, TrainingJob
 from laneway.sdk.manifest import job_manifest
 from laneway.sdk.trainers import CustomTrainer, CustomTrainerContainer, CustomTrainerScript, Trainer
 
@@ -31,6 +31,7 @@ __all__ = [
     "CustomTrainer",
     "CustomTrainerContainer",
     "CustomTrainerScript",
+    "EndedAttempt",
     "Event",
     "ForbiddenError",
     "InvalidJobError",

@@ -1,4 +1,4 @@
-"""What the client returns: a TrainingJob and an event, typed. ``object`` has everything, in the API server's own form."""
+"""What the client returns: a TrainingJob, its ended attempts and an event, typed. ``object`` has everything, in the API server's own form."""
 
 from __future__ import annotations
 
@@ -8,6 +8,60 @@ from datetime import datetime
 from typing import Any
 
 from laneway.sdk import job_object
+
+
+@dataclass(frozen=True)
+class EndedAttempt:
+    """An attempt of a job that is over."""
+
+    object: Mapping[str, Any]
+    """The entry of ``status.endedAttempts``, in the API server's own form."""
+
+    @property
+    def attempt(self) -> int:
+        """Its number."""
+        return int(self.object["attempt"])
+
+    @property
+    def started_at(self) -> datetime:
+        """When it was placed."""
+        return datetime.fromisoformat(self.object["startedAt"])
+
+    @property
+    def ended_at(self) -> datetime:
+        """When its workers ended, or were told to end."""
+        return datetime.fromisoformat(self.object["endedAt"])
+
+    @property
+    def num_nodes(self) -> int:
+        """Its number of workers."""
+        return int(self.object["workers"])
+
+    @property
+    def outcome(self) -> str:
+        """Why it ended: a value of ``laneway.api.attempt_status.AttemptOutcome``."""
+        return str(self.object["outcome"])
+
+    @property
+    def reason(self) -> str:
+        """The same more precisely, as one CamelCase word."""
+        return str(self.object["reason"])
+
+    @property
+    def message(self) -> str:
+        """The same as a sentence."""
+        return str(self.object.get("message") or "")
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU time that it attained; a share of s percent counts as s/100 of a GPU."""
+        return int(self.object.get("attainedServiceGPUMilliseconds") or 0) / 1000
+
+    @property
+    def lost_gpu_seconds(self) -> float | None:
+        """GPU time of work that no checkpoint held when it ended; None where nothing is known of checkpoints."""
+        lost = self.object.get("lostServiceGPUMilliseconds")
+        return None if lost is None else int(lost) / 1000
 
 
 @dataclass(frozen=True)
@@ -61,6 +115,11 @@ class TrainingJob:
         """How much of the training is done, as the script reports it; None without a report."""
         percent = (job_object.status(self.object).get("progress") or {}).get("percent")
         return None if percent is None else int(percent)
+
+    @property
+    def ended_attempts(self) -> tuple[EndedAttempt, ...]:
+        """Its latest attempts that are over, ten at most, in their order."""
+        return tuple(map(EndedAttempt, job_object.status(self.object).get("endedAttempts") or ()))
 
     @property
     def finished(self) -> bool:

@@ -36,6 +36,7 @@ export function jobView(key) {
       ["Ended", time(job.completionTime)],
     ]),
     h("div", { class: "columns" }, progressSection(job), attemptsSection(job), unsavedSection(job)),
+    endedAttemptsSection(job),
     preemptionSection(job),
     placementSection(job),
     conditionsSection(job),
@@ -121,6 +122,22 @@ function attemptsSection({ attempts, state: shown }) {
     ]),
     shown === "Pending" && !attempts.number ? notice("plain", "It has not started yet.") : "",
   );
+}
+
+function endedAttemptsSection({ endedAttempts }) {
+  const columns = [
+    { label: "Attempt", kind: "number" }, { label: "Ended" }, { label: "Lasted", kind: "number" }, { label: "GPU time", kind: "number" }, { label: "GPU time lost", kind: "number" },
+    { label: "Workers", kind: "number wide" }, { label: "Nodes", kind: "wide" }, { label: "Why", kind: "text" },
+  ];
+  const rows = endedAttempts.toReversed().map((each) => ({
+    key: `attempt ${each.attempt}`,
+    cells: [
+      each.attempt, time(each.endedAt), duration(Date.parse(each.endedAt) - Date.parse(each.startedAt)), duration(each.serviceGpuMilliseconds),
+      each.lostGpuMilliseconds === null ? "unknown" : duration(each.lostGpuMilliseconds), each.workers, each.nodes.join(", "),
+      [stateTag(each.outcome, each.reason), ` ${each.message}`],
+    ],
+  }));
+  return rows.length ? section("Ended attempts", table("Ended attempts", columns, rows)) : "";
 }
 
 function unsavedSection({ unsaved }) {

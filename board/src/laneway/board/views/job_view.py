@@ -42,6 +42,7 @@ def job_view(job: Object) -> dict[str, Any]:
         "waiting": _waiting(status),
         "preemption": _preemption(part(status, "preemption")),
         "lastPreemption": _preemption(part(status, "lastPreemption")),
+        "endedAttempts": [_ended_attempt(attempt) for attempt in items(status, "endedAttempts")],
         "placement": [_worker(worker) for worker in items(status, "placement")],
         "failures": [_failure(failure) for failure in items(status, "failures")],
         "conditions": [_condition(condition) for condition in items(status, "conditions")],
@@ -158,6 +159,21 @@ def _preemption(preemption: Object | None) -> dict[str, Any] | None:
         "costMilliseconds": number(preemption, "costMilliseconds"),
         "since": text(preemption, "since"),
         "reachedAt": text(preemption, "reachedAt"),
+    }
+
+
+def _ended_attempt(attempt: Object) -> dict[str, Any]:
+    return {
+        "attempt": count(attempt, "attempt"),
+        "startedAt": text(attempt, "startedAt"),
+        "endedAt": text(attempt, "endedAt"),
+        "workers": count(attempt, "workers"),
+        "nodes": texts(attempt, "nodes"),
+        "outcome": text(attempt, "outcome"),
+        "reason": text(attempt, "reason"),
+        "message": text(attempt, "message"),
+        "serviceGpuMilliseconds": count(attempt, "attainedServiceGPUMilliseconds"),
+        "lostGpuMilliseconds": number(attempt, "lostServiceGPUMilliseconds"),
     }
 
 

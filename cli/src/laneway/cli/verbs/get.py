@@ -78,6 +78,10 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     if placement := job_format.placement(job):
         yield "Placement:"
         yield from (f"  {line}" for line in placement)
+    if rows := job_format.ended_attempts(job, now_seconds):
+        yield "Ended attempts:"
+        header = ("ATTEMPT", "ENDED", "LASTED", "WORKERS", "GPU-S", "LOST", "OUTCOME", "REASON", "MESSAGE")
+        yield from (f"  {line}" for line in table(header, rows).splitlines())
     if found := conditions(job):
         yield "Conditions:"
         rows = [[item["type"], item["status"], item["reason"], item["message"]] for item in found]

@@ -133,7 +133,7 @@ def _preempt(
         instruction = f"The job is told to {pausing.WORDS[preemption.action]}; expected cost {format_seconds(cost_seconds)}."
         return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}"))
     if preemption.reason is PreemptionReason.SUSPENDED:
-        status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        status = transitions.suspended(status, message, now_seconds)
         event = JobEvent("Suspended", message)
     elif preemption.reason is PreemptionReason.RESCALING:
         status = transitions.rescaled(status, workers, message, now_seconds)

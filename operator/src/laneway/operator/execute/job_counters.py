@@ -12,7 +12,6 @@ from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.lifecycle import accounting
-from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
 from laneway.operator.namespace_metrics import NamespaceMetrics
 from laneway.operator.state.records.job_record import JobRecord
 
@@ -53,33 +52,17 @@ def _count_end(
 def _count_loss(
     metrics: NamespaceMetrics, namespace: str, before: TrainingJobStatus, after: TrainingJobStatus
 ) -> None:
-    """Count the work that an attempt loses which ends before the job does."""
-    if not before.placement or after.placement or after.completion_time is not None:
+    """Count the work that an attempt loses which ends before the job does. If what it loses is unknown, it is taken to save when it is told
+    to stop."""
+    if after.completion_time is not None or after.ended_attempts == before.ended_attempts:
         return
-    lost_seconds = _lost_seconds(before, after)
-    if lost_seconds:
-        lost_gpu_seconds = lost_seconds * accounting.held_gpus(before.placement) * _held_ratio(after)
-        metrics.lost_gpu_seconds.labels(namespace, _why_stopped(before, after)).inc(lost_gpu_seconds)
-
-
-def _lost_seconds(before: TrainingJobStatus, after: TrainingJobStatus) -> float:
-    """Return the executed time that was in no checkpoint. A job whose unsaved work is unknown is taken for one that saves when it is told
-    to stop; one that starts over loses what it executed in this attempt, since earlier attempts were counted at their ends."""
-    if starts_over(before):
-        return (after.executed_milliseconds - before.executed_before_attempt_milliseconds) / 1000
-    ended = before.model_copy(update={"executed_milliseconds": after.executed_milliseconds})
-    return unsaved_seconds(ended) or 0.0
+    ended = after.ended_attempts[-1]
+    if ended.lost_service_gpu_milliseconds:
+        lost = metrics.lost_gpu_seconds.labels(namespace, ended.outcome)
+        lost.inc(ended.lost_service_gpu_milliseconds / 1000 * _held_ratio(after))
 
 
 def _held_ratio(status: TrainingJobStatus) -> float:
     """Return which part of its shares a job held on average: less than 1 where it took turns with others."""
     attained = status.attained_service_gpu_milliseconds
     return status.held_gpu_milliseconds / attained if attained else 1.0
-
-
-def _why_stopped(before: TrainingJobStatus, after: TrainingJobStatus) -> str:
-    if after.preemption is not None:
-        return "Preemption"
-    if after.rescales > before.rescales:
-        return "Rescale"
-    return "Suspension" if is_true(after.conditions, ConditionType.SUSPENDED) else "Restart"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import failed_workers, transitions
 from laneway.operator.lifecycle.between_attempts import avoided
@@ -29,7 +30,9 @@ def end_attempt(
         )
     if result.outcome == Outcome.FAILED:
         return _after_failure(reconciled, backoff_limit, result, end_seconds, context)
-    status = transitions.unplaced(status, result.reason, message, end_seconds, now_seconds)
+    rolled_back = result.outcome == Outcome.ROLLED_BACK
+    outcome = AttemptOutcome.ROLLED_BACK if rolled_back else AttemptOutcome.DISRUPTED
+    status = transitions.unplaced(status, outcome, result.reason, message, end_seconds, now_seconds)
     status = _counted_in_a_row(status, result, ran)
     refusing = _refusing(result)
     if refusing is not None and not ran:
@@ -39,8 +42,8 @@ def end_attempt(
         until_seconds = now_seconds + timeouts.avoid_node_seconds
         status = transitions.kept_away(status, result.avoid, message, until_seconds, now_seconds)
         status = transitions.changed(status, avoid=avoided(reconciled.job.with_status(status), context))
-    reason = "Rollback" if result.outcome == Outcome.ROLLED_BACK else "Disrupted"
-    return reconciled.becomes(status, JobEvent(reason, message, warning=True))
+    event = "Rollback" if rolled_back else "Disrupted"
+    return reconciled.becomes(status, JobEvent(event, message, warning=True))
 
 
 def _refusing(result: AttemptResult) -> tuple[str, ...] | None:
@@ -86,7 +89,7 @@ def _after_failure(
         why = again if limit else message
         ended = transitions.failed(status, result.reason, why, end_seconds, context.now_seconds)
         return reconciled.becomes(ended, JobEvent("Failed", why, warning=True))
-    status = transitions.restarted(status, "WorkerFailed", message, end_seconds, context.now_seconds)
+    status = transitions.restarted(status, result.reason, message, end_seconds, context.now_seconds)
     note = f"{message}; restart {status.restarts} of at most {limit}"
     status, kept_away = _learn_from(status, result, context)
     if kept_away:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.job_conditions import ALL_WORKERS_RUN, WAITING_FOR_LANE, ConditionType
 from laneway.api.training_job_status import ExecutionStatus, TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescaling, transitions
@@ -105,7 +106,8 @@ def _follow(
     job, now_seconds = reconciled.job, context.now_seconds
     if len(job.status.placement) != terms.workers:
         message = f"The status places {len(job.status.placement)} of {terms.workers} workers; the attempt is rolled back."
-        lost = transitions.unplaced(job.status, "PlacementLost", message, now_seconds, now_seconds)
+        outcome = AttemptOutcome.ROLLED_BACK
+        lost = transitions.unplaced(job.status, outcome, "PlacementLost", message, now_seconds, now_seconds)
         return reconciled.becomes(lost, JobEvent("Rollback", message, warning=True))
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
     pause, awaits_lane = pausing.pause_action(job.status), transitions.awaits_lane(job.status)
@@ -220,7 +222,7 @@ def _follow_pause(
     assert status.preemption is not None
     if reconciled.job.desired is not None and reconciled.job.desired.spec.suspend:
         message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
-        suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        suspended = transitions.suspended(status, message, now_seconds)
         return reconciled.becomes(suspended, JobEvent("Suspended", message))
     seen = pausing.look(status, depth, mine, context)
     if seen.in_vain:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.conditions import Condition, ConditionStatus, is_true, with_condition
 from laneway.api.job_conditions import ALL_WORKERS_RUN, OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
@@ -21,7 +22,7 @@ from laneway.api.training_job_status import (
     WaitingStatus,
     WorkerPlacementStatus,
 )
-from laneway.operator.lifecycle import accounting, failed_workers, rescaling
+from laneway.operator.lifecycle import accounting, ended_attempts, failed_workers, rescaling
 from laneway.scheduling import PreemptionAction, WorkerPlacement
 from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS
 
@@ -150,8 +151,16 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
     )
 
 
-def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
-    """The attempt is over and the job waits again; its pods are to be deleted."""
+def unplaced(
+    status: Status,
+    outcome: AttemptOutcome,
+    reason: str,
+    message: str,
+    end_seconds: float,
+    now_seconds: float,
+    detail: str = "",
+) -> Status:
+    """The attempt is over and the job waits again; its pods are to be deleted. The history of attempts has ``detail`` as the reason, if given."""
     if status.service_counted_at is not None:  # it ran: another wait begins
         status = changed(status, waiting=None)
     changes = [(kind, False, reason, message) for kind in (ConditionType.PLACED, ConditionType.RUNNING)]
@@ -160,10 +169,9 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
             (ConditionType.PREEMPTED, False, reason, message)
         )  # it was paused, and need not be any more
     ended = failed_workers.with_working(accounting.stopped(status, end_seconds))
+    ended = ended_attempts.with_ended(ended, outcome, detail or reason, message, end_seconds)
     status = with_conditions(ended, now_seconds, *changes)
     status = rescale_not_pending(status, now_seconds)
-    if reason == "Suspended":
-        status = with_suspension(status, now_seconds, suspended=True)
     progress = status.progress
     if progress is not None:
         progress = progress.model_copy(update={"unsaved_since": None})
@@ -172,6 +180,12 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         placement=(),
         progress=progress,
     )
+
+
+def suspended(status: Status, message: str, now_seconds: float) -> Status:
+    """The user suspended the job: its attempt is over."""
+    ended = unplaced(status, AttemptOutcome.SUSPENDED, "Suspended", message, now_seconds, now_seconds)
+    return with_suspension(ended, now_seconds, suspended=True)
 
 
 def preempted(
@@ -183,7 +197,9 @@ def preempted(
     cost_seconds: float = 0.0,
 ) -> Status:
     """The job is evicted for another one. If it was told to pause before, both count as one preemption."""
-    ended = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
+    ended = unplaced(
+        status, AttemptOutcome.PREEMPTED, PREEMPTED, message, now_seconds, now_seconds, detail=reason
+    )
     # The condition and the preemption are written as for a job that is asked to pause.
     evict = PreemptionAction.EVICT
     evicted = asked_to_pause(ended, evict, reason, message, now_seconds, preemptor, cost_seconds)
@@ -203,7 +219,7 @@ def rescaled(status: Status, workers: int, message: str, now_seconds: float) -> 
         since=format_time(now_seconds),
         waited_milliseconds=status.waited_milliseconds,
     )
-    ended = unplaced(status, RESCALING, message, now_seconds, now_seconds)
+    ended = unplaced(status, AttemptOutcome.RESCALED, RESCALING, message, now_seconds, now_seconds)
     return changed(ended, rescales=status.rescales + 1, rescale=rescale)
 
 
@@ -212,7 +228,7 @@ def rescaled_back(status: Status, message: str, end_seconds: float, now_seconds:
     number count as restarts no longer."""
     failed = failed_workers.given_up(status)
     restarts = 0 if failed is None else failed.failures - 1
-    ended = unplaced(status, RESCALE_FAILED, message, end_seconds, now_seconds)
+    ended = unplaced(status, AttemptOutcome.FAILED, RESCALE_FAILED, message, end_seconds, now_seconds)
     return changed(ended, restarts=max(0, status.restarts - restarts))
 
 
@@ -311,8 +327,11 @@ def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> S
 
 
 def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
-    """A worker failed and the gang is to start again."""
-    return changed(unplaced(status, reason, message, end_seconds, now_seconds), restarts=status.restarts + 1)
+    """A worker failed, with this reason, and the gang is to start again."""
+    ended = unplaced(
+        status, AttemptOutcome.FAILED, "WorkerFailed", message, end_seconds, now_seconds, detail=reason
+    )
+    return changed(ended, restarts=status.restarts + 1)
 
 
 def kept_away(
@@ -345,17 +364,22 @@ def lately_failed(status: Status, now_seconds: float) -> tuple[NodeFailuresStatu
 
 def succeeded(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
     """The job is done."""
+    reason = "AllWorkersSucceeded"
+    status = accounting.stopped(status, end_seconds)
+    status = ended_attempts.with_ended(status, AttemptOutcome.SUCCEEDED, reason, message, end_seconds)
     return _finished(
         status,
         end_seconds,
         now_seconds,
-        (ConditionType.COMPLETE, True, "AllWorkersSucceeded", message),
+        (ConditionType.COMPLETE, True, reason, message),
         (ConditionType.RUNNING, False, "Complete", message),
     )
 
 
 def failed(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
     """The job failed for good."""
+    status = accounting.stopped(status, end_seconds)
+    status = ended_attempts.with_ended(status, AttemptOutcome.FAILED, reason, message, end_seconds)
     return _finished(
         status,
         end_seconds,
@@ -371,7 +395,6 @@ def _finished(
     ended = [(ConditionType.PLACED, False, "Finished", "The job finished and released its GPUs.")]
     if is_true(status.conditions, ConditionType.PREEMPTED):
         ended.append((ConditionType.PREEMPTED, False, "Finished", "The job finished."))
-    status = accounting.stopped(status, end_seconds)
     status = rescale_not_pending(with_conditions(status, now_seconds, *ended, *changes), now_seconds)
     # The placement stays: it says where the job ran last, and where its logs are.
     completed = format_time(end_seconds)

@@ -63,6 +63,14 @@ def unsaved_seconds(status: TrainingJobStatus) -> float | None:
     return max(0, status.executed_milliseconds - progress.saved_executed_milliseconds) / 1000
 
 
+def lost_seconds(status: TrainingJobStatus) -> float | None:
+    """Return the executed time that the current attempt loses if it ends now, as far as it is counted; None: unknown. A job that starts over
+    loses what it executed in this attempt, since earlier attempts were counted at their ends."""
+    if starts_over(status):
+        return (status.executed_milliseconds - status.executed_before_attempt_milliseconds) / 1000
+    return unsaved_seconds(status)
+
+
 def starts_over(status: TrainingJobStatus) -> bool:
     """Return whether the job is known not to resume after it was stopped."""
     return status.progress is not None and status.progress.resumes is False

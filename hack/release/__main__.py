@@ -10,7 +10,7 @@ from pathlib import Path
 from hack.cluster.progress import ClusterError
 from hack.images.chroot import ImageError
 from hack.images.targets import REGISTRY
-from hack.release.build import build_release
+from hack.release.build import build_release, sign_release
 from hack.release.distributions import ROOT
 from hack.release.failure import ReleaseError
 from hack.release.publish import publish
@@ -30,6 +30,8 @@ def main() -> int:
             seconds = int(os.environ.setdefault("SOURCE_DATE_EPOCH", str(epoch())))
             build_release(arguments.folder, arguments.version, seconds, arguments.key)
             print(arguments.folder)
+        elif arguments.command == "sign":
+            sign_release(arguments.folder, arguments.key, epoch())
         else:
             pushed = publish(
                 arguments.folder, arguments.registry, arguments.version, insecure=arguments.insecure
@@ -55,13 +57,15 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--key", type=Path, help="a private key in PEM, which signs checksums, images and chart"
     )
+    signing = commands.add_parser("sign", help="sign a release that was built without a key")
+    signing.add_argument("--key", type=Path, required=True, help="a private key in PEM")
     push = commands.add_parser(
         "publish",
         help="push images, chart and their signatures to a registry; prints them with their digests",
     )
     push.add_argument("--registry", default=REGISTRY, help="its host, and a path if it has one (%(default)s)")
     push.add_argument("--insecure", action="store_true", help="over HTTP")
-    for command in (build, push):
+    for command in (build, signing, push):
         command.add_argument("--folder", type=Path, default=ROOT / "dist", help="of the release (dist)")
     for command in (version, build, push):
         command.add_argument("version", help="three numbers: 0.2.0")

@@ -37,12 +37,26 @@ def build_release(folder: Path, version: str, epoch: int, key: Path | None) -> N
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     _build_parts(partial, version, epoch)
-    sums = write_checksums(partial)
+    write_checksums(partial)
     if key is not None:
-        sign(sums, key)
-        sign_images(partial, key, epoch)
+        sign_release(partial, key, epoch)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
+
+
+def sign_release(folder: Path, key: Path, epoch: int) -> None:
+    """Signs the checksums, the images and the chart of a release that was built without a key.
+
+    Args:
+        folder: of the release.
+        key: a private key in PEM.
+        epoch: time of the files in the layouts of signatures, in seconds since 1970.
+
+    Raises:
+        ReleaseError: openssl is not installed, or cannot use the key.
+    """
+    sign(folder / SUMS, key)
+    sign_images(folder, key, epoch)
 
 
 def _build_parts(folder: Path, version: str, epoch: int) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hack.release.build import sign_release
+from hack.release.checksums import SUMS, write_checksums
 from hack.release.oci_layout import TAG, Layout, open_blob, read_json
 from hack.release.signatures import ANNOTATION, sign_images
 
@@ -77,3 +79,16 @@ def test_each_manifest_has_a_signature(
             assert critical["identity"] == {"docker-reference": reference}
             signed.add(digest)
     assert signed == digests[name]
+
+
+def test_a_release_can_be_signed_where_it_was_not_built(
+    tmp_path: Path, key: Path, digests: dict[str, set[str]]
+) -> None:
+    """The job that builds has no key."""
+    dist = tmp_path / "dist"
+    write_checksums(dist)
+    sign_release(dist, key, EPOCH)
+    assert verified((dist / SUMS).read_bytes(), (dist / f"{SUMS}.sig").read_text(), tmp_path)
+    assert {path.name for path in dist.glob("*.signatures.oci.tar")} == {
+        f"laneway-{name}.signatures.oci.tar" for name in digests
+    }

@@ -60,6 +60,10 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     assert last["preemptor"] == f"{cluster.namespace}/short"
     assert last["message"] == preempted["message"]
     assert parse_time(last["since"]) == parse_time(preempted["lastTransitionTime"])
+    (ended,) = status["endedAttempts"]
+    assert (ended["attempt"], ended["outcome"], ended["reason"]) == (1, "Preempted", "HigherPriority")
+    assert (ended["message"], ended["nodes"]) == (preempted["message"], [f"{cluster.namespace}-n1"])
+    assert ended["attainedServiceGPUMilliseconds"] > 0
 
 
 async def test_a_job_that_refuses_preemption_keeps_its_gpu(

@@ -126,7 +126,7 @@ function attemptsSection({ attempts, state: shown }) {
 
 function endedAttemptsSection({ endedAttempts }) {
   const columns = [
-    { label: "Attempt", kind: "number" }, { label: "Ended" }, { label: "Lasted", kind: "number" }, { label: "GPU time", kind: "number" }, { label: "GPU time lost", kind: "number" },
+    { label: "Attempt", kind: "number" }, { label: "Ended", kind: "wide" }, { label: "Lasted", kind: "number" }, { label: "GPU time", kind: "number wide" }, { label: "Lost", kind: "number" },
     { label: "Workers", kind: "number wide" }, { label: "Nodes", kind: "wide" }, { label: "Why", kind: "text" },
   ];
   const rows = endedAttempts.toReversed().map((each) => ({

@@ -14,7 +14,7 @@ HELP = "Print the script with which a shell completes commands"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.epilog = 'bash and zsh: eval "$(laneway completion bash)"; fish: laneway completion fish | source.'
+    parser.epilog = "bash and zsh: source <(laneway completion bash), with the name of the shell; fish: laneway completion fish | source."
     parser.add_argument("shell", choices=["bash", "zsh", "fish"])
 
 

@@ -25,16 +25,22 @@
 {{- toYaml (list .Release.Namespace (include "laneway.nodeNamespace" .) | uniq) -}}
 {{- end -}}
 
-{{- define "laneway.labels" -}}
+{{- define "laneway.labels" -}}{{ include "laneway.labelsWith" (list . dict) }}{{- end -}}
+
+{{/* (list $ labels): the labels of an object that has more than the common ones. The chart's own come first, then these. */}}
+{{- define "laneway.labelsWith" -}}
+{{- $root := first . -}}
+{{- $own := include "laneway.ownLabels" $root | fromYaml -}}
+{{- mustMerge $own (last .) (omit $root.Values.commonLabels "app.kubernetes.io/component") | toYaml -}}
+{{- end -}}
+
+{{- define "laneway.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: {{ include "laneway.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: laneway
-{{- with omit .Values.commonLabels "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "app.kubernetes.io/part-of" "app.kubernetes.io/component" }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{/* Labels that select a component's pods: (dict "root" $ "component" "operator"), of a group if root has one. They never change, because a Deployment's selector is immutable. */}}

@@ -85,10 +85,8 @@ spec:
       labels:
         {{- mustMerge (fromYaml $selector) (include "laneway.labels" . | fromYaml) .Values.node.podLabels | toYaml | nindent 8 }}
       annotations:
-        laneway.dev/config-hash: {{ printf "%s %s" (include "laneway.nodeConfig" .) (toYaml .Values.gpu) | sha256sum | trunc 16 }}
-        {{- with .Values.node.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- $hash := printf "%s %s" (include "laneway.nodeConfig" .) (toYaml .Values.gpu) | sha256sum | trunc 16 }}
+        {{- mustMerge (dict "laneway.dev/config-hash" $hash) .Values.node.podAnnotations | toYaml | nindent 8 }}
     spec:
       serviceAccountName: {{ include "laneway.nodeName" . }}
       hostPID: true

@@ -13,9 +13,9 @@ _HEAD = """<!-- Generated from the argument parser by `make generate`. Do not ed
 
 # Command line reference
 
-`kubectl laneway` has the same verbs and flags, and `laneway --version` prints the version. Flags stand
-before the verb or after it; a command for a worker stands after `--`. How they are used together is in
-[cli-and-simulator.md](cli-and-simulator.md); `--help` after a verb prints the same as this page.
+The plugin for kubectl has the same verbs and flags, and `laneway --version` prints the version. Flags
+stand before the verb or after it; a command for a worker stands after `--`. How they are used together
+is in [cli-and-simulator.md](cli-and-simulator.md); `--help` after a verb prints the same as this page.
 """
 
 

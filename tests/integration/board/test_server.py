@@ -387,24 +387,9 @@ async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
 
 async def test_secured_metrics_are_said_to_be_why_there_are_no_turns(board: Client, api: PlayedAPI) -> None:
     async def pods(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"items": [{"metadata": {"name": "agent-x"}}]})
-
-    async def proxy(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=400, text="Client sent an HTTP request to an HTTPS server.\n")
-
-    pods_path = "/api/v1/namespaces/laneway-system/pods"
-    api.answers = {pods_path: pods, f"{pods_path}/agent-x:9464/proxy/turns": proxy}
-    async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
-        message = await next_event(stream, "turns")
-    assert message["source"] == {
-        "state": "failed",
-        "message": "not available with metrics.secure of the chart",
-    }
-
-
-async def test_secured_metrics_are_said_to_be_why_there_are_no_turns(board: Client, api: PlayedAPI) -> None:
-    async def pods(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"items": [{"metadata": {"name": "agent-x"}}]})
+        return web.json_response(
+            {"items": [{"metadata": {"namespace": "laneway-system", "name": "agent-x"}}]}
+        )
 
     async def proxy(_: web.Request) -> web.StreamResponse:
         return web.Response(status=400, text="Client sent an HTTP request to an HTTPS server.\n")

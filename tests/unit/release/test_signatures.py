@@ -77,3 +77,11 @@ def test_each_manifest_has_a_signature(
             assert critical["identity"] == {"docker-reference": reference}
             signed.add(digest)
     assert signed == digests[name]
+
+
+@pytest.mark.usefixtures("digests")
+def test_signing_again_signs_no_signatures(tmp_path: Path, key: Path) -> None:
+    sign_images(tmp_path / "dist", key, EPOCH)
+    before = sorted(tmp_path.glob("dist/*"))
+    sign_images(tmp_path / "dist", key, EPOCH)
+    assert sorted(tmp_path.glob("dist/*")) == before

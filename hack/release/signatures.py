@@ -36,6 +36,8 @@ def sign_images(folder: Path, key: Path, epoch: int) -> None:
         ReleaseError: openssl is not installed, or cannot use the key.
     """
     for archive in sorted(folder.glob(f"laneway-*{ENDING}")):
+        if archive.name.endswith(f"{SIGNATURES}{ENDING}"):
+            continue  # of an earlier signing
         with tarfile.open(archive) as signed:
             digests = list(_digests(signed))
         with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -92,3 +92,11 @@ def test_a_release_can_be_signed_where_it_was_not_built(
     assert {path.name for path in dist.glob("*.signatures.oci.tar")} == {
         f"laneway-{name}.signatures.oci.tar" for name in digests
     }
+
+
+@pytest.mark.usefixtures("digests")
+def test_signing_again_signs_no_signatures(tmp_path: Path, key: Path) -> None:
+    sign_images(tmp_path / "dist", key, EPOCH)
+    before = sorted(tmp_path.glob("dist/*"))
+    sign_images(tmp_path / "dist", key, EPOCH)
+    assert sorted(tmp_path.glob("dist/*")) == before

@@ -21,9 +21,12 @@ from tests.integration.board.cluster import Cluster
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, which `make setup` installs on Debian, or Chrome. CI has one of them."""
+    """Chromium, which `make setup` installs on Debian, or Chrome. CI has one of them.
+
+    It ends with its file: while it lives, its event loop counts as running, and asyncio tests of later files could not begin.
+    """
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         assert "CI" not in os.environ, "neither chromium nor google-chrome is on the PATH: install one"

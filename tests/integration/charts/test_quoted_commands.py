@@ -89,7 +89,8 @@ def test_labels_in_commands_are_labels_of_pods() -> None:
     """A selector in an f-string is a placeholder here, so the command line's own is named."""
     pods = [
         found["spec"]["template"]["metadata"]["labels"]
-        for found in yaml.safe_load_all(rendered(CHART / "ci" / "simulated-values.yaml"))
+        for values in sorted((CHART / "ci").glob("*.yaml"))
+        for found in yaml.safe_load_all(rendered(values))
         if found and "template" in found.get("spec", {})
     ]
     quoted_selectors = [

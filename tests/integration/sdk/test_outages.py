@@ -25,6 +25,13 @@ from hack.cluster.probes import wait_until
 from tests.integration.sdk.played_api import Answer, Object, PlayedAPI, document, events, objects
 
 _DEADLINE_SECONDS = 60
+_ATTENDED = """
+import signal, sys
+from laneway.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+"""The command line as in a terminal. A test run in the background of a shell ignores the signal, and so would what it starts."""
 
 
 @pytest.fixture
@@ -166,19 +173,20 @@ def test_ctrl_c_ends_a_wait_at_once_while_the_api_server_is_away(api: PlayedAPI,
     api.answers["trainingjobs"].append(objects(job(1)))
     api.answers["watch"].append(events(end="held"))
     kubeconfig = str(api.kubeconfig(tmp_path))
-    command = [sys.executable, "-m", "laneway.cli.main", "--kubeconfig", kubeconfig, "wait", "digits"]
+    command = [sys.executable, "-c", _ATTENDED, "--kubeconfig", kubeconfig, "wait", "digits"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        wait_until(lambda: bool(api.asked("watch")), "the command watches the job", _DEADLINE_SECONDS)
-        with api.outage():
-            line = process.stderr.readline()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(_DEADLINE_SECONDS) == 130
-        assert (
-            line
-            == f"cannot reach the cluster at http://127.0.0.1:{api.port}: Connection refused; trying again\n"
-        )
-        assert process.stderr.read() == ""
+        try:
+            assert process.stderr is not None
+            wait_until(lambda: bool(api.asked("watch")), "the command watches the job", _DEADLINE_SECONDS)
+            with api.outage():
+                line = process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(_DEADLINE_SECONDS) == 130
+            url = f"http://127.0.0.1:{api.port}"
+            assert line == f"cannot reach the cluster at {url}: Connection refused; trying again\n"
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 def worker(state: str, uid: str = "p") -> Answer:

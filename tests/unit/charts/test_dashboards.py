@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 import pytest
 
@@ -22,6 +23,7 @@ _OF_TARGETS = {"job", "instance"}
 """Labels that Prometheus adds to every series."""
 
 
+@cache
 def promised_metrics() -> dict[str, set[str]]:
     """Labels by metric; a histogram's under the names of its three series."""
     promised: dict[str, set[str]] = {}
@@ -33,12 +35,14 @@ def promised_metrics() -> dict[str, set[str]]:
     return promised
 
 
+@cache
 def counters() -> set[str]:
     metrics = [each for component in METRICS.values() for each in component]
     parts = {each.name + part for each in metrics if each.kind == "histogram" for part in _HISTOGRAM_PARTS}
     return parts | {each.name for each in metrics if each.kind == "counter"}
 
 
+@cache
 def recorded() -> dict[str, str]:
     return {
         rule["record"]: rule["expr"]
@@ -48,6 +52,7 @@ def recorded() -> dict[str, str]:
     }
 
 
+@cache
 def queries() -> dict[str, str]:
     """PromQL by panel, recording rule or alert."""
     listed = [rule for group in rules()["groups"] for rule in group["rules"]]

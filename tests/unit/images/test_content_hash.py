@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from hack.images import targets
 from hack.images.targets import TARGETS, content_hash
 
 
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what the images are made from."""
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of what the images are made from, in its place; who changes it puts it back."""
+    tmp_path = tmp_path_factory.mktemp("tree")
     inputs = {"Dockerfile", ".dockerignore", "requirements", "charts/laneway/Chart.yaml"}
     inputs |= {source for target in TARGETS.values() for source in target.sources}
     for name in sorted(inputs):  # a folder before the files in it
@@ -23,8 +26,23 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         else:
             shutil.copyfile(source, copy)
-    monkeypatch.setattr(targets, "ROOT", tmp_path)
-    return tmp_path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(targets, "ROOT", tmp_path)
+        yield tmp_path
+
+
+@contextmanager
+def appended(path: Path) -> Iterator[None]:
+    """The file with one more line, and afterwards as it was."""
+    before = path.read_bytes() if path.exists() else None
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n# changed\n")
+    yield
+    if before is None:
+        path.unlink()
+    else:
+        path.write_bytes(before)
 
 
 def hashes() -> dict[str, str]:
@@ -51,11 +69,8 @@ def hashes() -> dict[str, str]:
 def test_a_change_makes_new_images_of_what_reads_it(tree: Path, changed: str, images: set[str]) -> None:
     before = hashes()
     assert hashes() == before
-    path = tree / changed
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n# changed\n")
-    after = hashes()
+    with appended(tree / changed):
+        after = hashes()
     assert {name for name in TARGETS if after[name] != before[name]} == images
 
 
@@ -65,5 +80,8 @@ def test_another_engine_makes_another_image() -> None:
 
 def test_the_tag_is_the_charts_app_version(tree: Path) -> None:
     chart = tree / "charts" / "laneway" / "Chart.yaml"
-    chart.write_text(chart.read_text(encoding="utf-8").replace(targets.version(), "9.9.9"), encoding="utf-8")
-    assert TARGETS["operator"].reference == "ghcr.io/laneway/operator:9.9.9"
+    before = chart.read_text(encoding="utf-8")
+    chart.write_text(before.replace(targets.version(), "9.9.9"), encoding="utf-8")
+    reference = TARGETS["operator"].reference
+    chart.write_text(before, encoding="utf-8")
+    assert reference == "ghcr.io/laneway/operator:9.9.9"

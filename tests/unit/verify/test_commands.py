@@ -95,13 +95,21 @@ def _python_problem(words: list[str]) -> str:
     return f"there is no {missing[0]}" if missing else ""
 
 
-def test_every_quoted_command_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
-    problems = {str(command): found for command in quoted_commands() if (found := problem(command, capsys))}
+@pytest.fixture(scope="module")
+def quoted() -> list[QuotedCommand]:
+    """All of the repository's."""
+    return quoted_commands()
+
+
+def test_every_quoted_command_can_be_run(
+    quoted: list[QuotedCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = {str(command): found for command in quoted if (found := problem(command, capsys))}
     assert problems == {}
 
 
-def test_commands_are_found_in_every_kind_of_file() -> None:
-    places = "\n".join(command.place for command in quoted_commands())
+def test_commands_are_found_in_every_kind_of_file(quoted: list[QuotedCommand]) -> None:
+    places = "\n".join(command.place for command in quoted)
     for name in ("README.md", "docs/node.md", "alerts.yaml", "NOTES.txt", "README.md.gotmpl", "cluster.py"):
         assert name in places, name
 

@@ -152,12 +152,12 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 
 .PHONY: test-isolation
 test-isolation: setup ## Programs that try to exceed their memory, on a fake driver with the real interposer; as root: docs/isolation.md
-	$(PYTEST) tests/isolation
+	$(PYTEST) --numprocesses 3 --dist worksteal tests/isolation
 
 .PHONY: test-integration
-test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
+test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch; more processes than cores, because tests mostly wait
 	$(PYTHON) -m hack.images rootfs frameworks
-	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration
+	$(PYTEST) --numprocesses 5 --dist loadfile --no-loadscope-reorder tests/integration
 
 CELLS ?=
 SEEDS ?= 1

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -83,6 +84,15 @@ def rendered(values: Path, *arguments: str) -> str:
         kubernetes_version(),
     ]
     return _run("helm", *command, "--values", str(values), *arguments)
+
+
+def rendered_objects(values: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Returns the objects of :func:`rendered`, parsed. libyaml's parser needs a tenth of the time of yaml's own.
+
+    Raises:
+        CheckFailedError: helm refused the values.
+    """
+    return [found for found in yaml.load_all(rendered(values, *arguments), Loader=yaml.CSafeLoader) if found]
 
 
 def kubernetes_version() -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.chart.generated import CHART
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 
 @pytest.fixture(scope="module")
 def pods() -> dict[str, dict[str, Any]]:
     """The pods' specifications by the name of their Deployment or DaemonSet, with each kind of addition."""
-    text = rendered(CHART / "ci" / "groups-values.yaml")
+    objects = rendered_objects(CHART / "ci" / "groups-values.yaml")
     return {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]
-        for each in yaml.safe_load_all(text)
-        if each and each["kind"] in ("Deployment", "DaemonSet")
+        for each in objects
+        if each["kind"] in ("Deployment", "DaemonSet")
     }
 
 

@@ -8,11 +8,10 @@ import time
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 POLICY_CHECKED_TIMEOUT_SECONDS = 60.0
 
@@ -27,8 +26,8 @@ def kubectl(
 
 def pod_of(kind: str, namespace: str) -> dict[str, Any]:
     """A pod as the chart's Deployment or DaemonSet would make it."""
-    objects = yaml.safe_load_all(rendered(CHART / "ci" / "simulated-values.yaml"))
-    template = next(found["spec"]["template"] for found in objects if found and found["kind"] == kind)
+    objects = rendered_objects(CHART / "ci" / "simulated-values.yaml")
+    template = next(found["spec"]["template"] for found in objects if found["kind"] == kind)
     metadata = {"name": kind.lower(), "namespace": namespace, "labels": template["metadata"]["labels"]}
     # The account is the release's, in another namespace; this test is about the pod's own fields.
     return {

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 
 
 def daemon_sets(values: Path, *arguments: str) -> dict[str, Any]:
     """The specs of the DaemonSets, by component."""
-    objects = (found for found in yaml.safe_load_all(rendered(values, *arguments)) if found)
+    objects = rendered_objects(values, *arguments)
     return {
         found["metadata"]["labels"]["app.kubernetes.io/component"]: found["spec"]
         for found in objects

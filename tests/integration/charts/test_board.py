@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 from tests.integration.charts.conftest import NAMESPACE
 
 ValuesFile = Callable[[str], Path]
@@ -19,7 +19,7 @@ ValuesFile = Callable[[str], Path]
 
 def objects(values: Path) -> dict[str, dict[str, Any]]:
     """The board's objects by kind."""
-    found = (each for each in yaml.safe_load_all(rendered(values)) if each)
+    found = rendered_objects(values)
     return {each["kind"]: each for each in found if each["metadata"]["name"] == "laneway-board"}
 
 

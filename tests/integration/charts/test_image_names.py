@@ -10,7 +10,7 @@ import yaml
 
 from hack.chart.generated import CHART
 from hack.images.targets import TARGETS, version
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
@@ -19,9 +19,7 @@ def images(values: dict[str, Any], folder: Path) -> set[str]:
     """The images of all containers of the chart's workloads."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
-    workloads = [
-        each for each in yaml.safe_load_all(rendered(file)) if each and "template" in each.get("spec", {})
-    ]
+    workloads = [each for each in rendered_objects(file) if "template" in each.get("spec", {})]
     pods = [each["spec"]["template"]["spec"] for each in workloads]
     return {c["image"] for pod in pods for c in (*pod["containers"], *pod.get("initContainers", []))}
 

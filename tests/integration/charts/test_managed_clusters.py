@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.chart.generated import CHART
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 
 
 def objects(values: Path, kind: str, *arguments: str) -> list[dict[str, Any]]:
-    return [
-        each for each in yaml.safe_load_all(rendered(values, *arguments)) if each and each["kind"] == kind
-    ]
+    return [each for each in rendered_objects(values, *arguments) if each["kind"] == kind]
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 APART = "node: {namespace: laneway-nodes}\n"
 
 
 def objects(values: Path, *arguments: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(rendered(values, *arguments)) if each]
+    return rendered_objects(values, *arguments)
 
 
 def places(found: list[dict[str, Any]], namespace: str) -> set[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 MONITORING = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
@@ -17,7 +16,7 @@ MONITORING = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.nam
 
 def rules(values: Path) -> dict[str, list[dict[str, Any]]]:
     """The ingress rules of each NetworkPolicy, by the component that it selects."""
-    objects = (found for found in yaml.safe_load_all(rendered(values)) if found)
+    objects = rendered_objects(values)
     return {
         each["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: each["spec"]["ingress"]
         for each in objects

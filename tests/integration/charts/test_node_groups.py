@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 TWO_GROUPS = """
@@ -24,7 +24,7 @@ nodeGroups:
 
 
 def objects(values: Path, kind: str) -> dict[str, dict[str, Any]]:
-    found = (each for each in yaml.safe_load_all(rendered(values)) if each and each["kind"] == kind)
+    found = (each for each in rendered_objects(values) if each["kind"] == kind)
     return {each["metadata"]["name"]: each for each in found}
 
 

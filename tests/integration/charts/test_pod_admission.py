@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 from laneway.api import names
 from laneway.api.reserved_names import OPERATORS_ANNOTATIONS, OPERATORS_LABELS, PLUGINS_PATHS, USERS_VARIABLES
 
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered, rendered_objects
 
 NAMESPACE = "authors"
 OPERATOR = "system:serviceaccount:laneway-system:laneway-operator"
@@ -444,12 +443,8 @@ def sharing(author: Author) -> Iterator[None]:
     """The policy is that of a chart with shared GPUs, and afterwards again what it was."""
 
     def put_in_force(value: str, condition: Callable[[], bool]) -> None:
-        objects = rendered(CHART / "ci" / "simulated-values.yaml", "--set", f"sharing={value}")
-        policies = [
-            each
-            for each in yaml.safe_load_all(objects)
-            if each and each["kind"] == "ValidatingAdmissionPolicy"
-        ]
+        objects = rendered_objects(CHART / "ci" / "simulated-values.yaml", "--set", f"sharing={value}")
+        policies = [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
         listed = {"apiVersion": "v1", "kind": "List", "items": policies}
         taken(author.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", manifest=listed))
         deadline = time.monotonic() + POLICY_TIMEOUT_SECONDS

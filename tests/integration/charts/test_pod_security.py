@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import rendered, variants
+from hack.verify.chart import rendered_objects, variants
 
 Tried = subprocess.CompletedProcess[str]
 
@@ -43,9 +42,7 @@ def kubectl(plane: LoopbackControlPlane, *arguments: str, manifest: dict[str, An
 
 def tried(plane: LoopbackControlPlane, values: Path, component: str, namespace: str) -> Tried:
     """The API server's answer to a pod of a component (the first group's), created in a namespace without its account and class."""
-    found = [
-        each for each in yaml.safe_load_all(rendered(values)) if each and "template" in each.get("spec", {})
-    ]
+    found = [each for each in rendered_objects(values) if "template" in each.get("spec", {})]
     labels = {"app.kubernetes.io/component": component}.items()
     spec = next(
         each["spec"]["template"]["spec"] for each in found if labels <= each["metadata"]["labels"].items()

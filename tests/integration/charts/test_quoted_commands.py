@@ -12,13 +12,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from laneway.cli.job_format import OPERATOR_SELECTOR
 
 from hack.chart.generated import CHART, ROOT
 from hack.cluster.build import built
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import kubernetes_version, rendered
+from hack.verify.chart import kubernetes_version, rendered_objects
 from hack.verify.quoted_commands import QuotedCommand, quoted_commands
 
 _WRITES = {"apply", "create", "label", "delete", "set"}
@@ -90,8 +89,8 @@ def test_labels_in_commands_are_labels_of_pods() -> None:
     pods = [
         found["spec"]["template"]["metadata"]["labels"]
         for values in sorted((CHART / "ci").glob("*.yaml"))
-        for found in yaml.safe_load_all(rendered(values))
-        if found and "template" in found.get("spec", {})
+        for found in rendered_objects(values)
+        if "template" in found.get("spec", {})
     ]
     quoted_selectors = [
         words[words.index("-l") + 1]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from laneway.api.config_file import parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
@@ -15,13 +14,13 @@ from laneway.operator.main import main
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 from hack.chart.generated import CHART
-from hack.verify.chart import rendered, variants
+from hack.verify.chart import rendered_objects, variants
 
 ValuesFile = Callable[[str], Path]
 
 
 def config_maps(values: Path) -> list[dict[str, str]]:
-    objects: list[dict[str, Any]] = [found for found in yaml.safe_load_all(rendered(values)) if found]
+    objects = rendered_objects(values)
     return [found["data"] for found in objects if found["kind"] == "ConfigMap"]
 
 
@@ -67,7 +66,7 @@ def test_nodes_and_planner_share_alike(values_file: ValuesFile, value: str, want
 
 def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> None:
     def hashes(text: str) -> dict[str, str]:
-        objects = (found for found in yaml.safe_load_all(rendered(values_file(text))) if found)
+        objects = rendered_objects(values_file(text))
         templates = {
             found["kind"]: found["spec"]["template"]
             for found in objects
@@ -116,7 +115,7 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
 
 def node_pod(values: Path) -> dict[str, Any]:
     """The specification of the node pods."""
-    objects = [each for each in yaml.safe_load_all(rendered(values)) if each and each["kind"] == "DaemonSet"]
+    objects = [each for each in rendered_objects(values) if each["kind"] == "DaemonSet"]
     (pod,) = (
         each["spec"]["template"]["spec"] for each in objects if each["metadata"]["name"] == "laneway-node"
     )
@@ -176,11 +175,7 @@ def test_a_driver_root_takes_the_place_of_nvidias_runtime(values_file: ValuesFil
 
 def test_crds_are_kept_by_uninstall_and_left_out_on_demand(values_file: ValuesFile) -> None:
     def crds(text: str) -> list[dict[str, Any]]:
-        return [
-            o
-            for o in yaml.safe_load_all(rendered(values_file(text)))
-            if o and o["kind"] == "CustomResourceDefinition"
-        ]
+        return [o for o in rendered_objects(values_file(text)) if o["kind"] == "CustomResourceDefinition"]
 
     of_the_tree = {path.name for path in (CHART / "files" / "crds").glob("*.yaml")}
     assert len(crds("{}")) == len(of_the_tree) == 3
@@ -201,8 +196,6 @@ def test_an_operator_that_refuses_its_configuration_replaces_none(
     path.write_text(configuration(values)["operator.yaml"], encoding="utf-8")
     assert main(["--config", str(path)]) == 2
     assert "write services above 0, the median the smaller one" in capsys.readouterr().err
-    (operator,) = (
-        found for found in yaml.safe_load_all(rendered(values)) if found and found["kind"] == "Deployment"
-    )
+    (operator,) = (found for found in rendered_objects(values) if found["kind"] == "Deployment")
     assert operator["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert any("readinessProbe" in each for each in operator["spec"]["template"]["spec"]["containers"])

@@ -17,7 +17,7 @@ from hack.chart.generated import CHART, ROOT
 from hack.chart.rules import rules
 from hack.dashboards.files import dashboards
 from hack.images.targets import version
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered, rendered_objects
 from hack.verify.failure import CheckFailedError
 
 CASES = Path(__file__).parent / "rules"
@@ -29,9 +29,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def prometheus_rule(values: Path) -> dict[str, Any]:
-    (found,) = (
-        each for each in yaml.safe_load_all(rendered(values)) if each and each["kind"] == "PrometheusRule"
-    )
+    (found,) = (each for each in rendered_objects(values) if each["kind"] == "PrometheusRule")
     spec: dict[str, Any] = found["spec"]
     return spec
 
@@ -61,8 +59,8 @@ def test_helm_renders_the_rules_with_the_chart_s_values(tmp_path: Path) -> None:
 def test_the_config_map_has_every_dashboard() -> None:
     (found,) = (
         each
-        for each in yaml.safe_load_all(rendered(CHART / "ci" / "all-options-values.yaml"))
-        if each and each["metadata"]["name"].endswith("-dashboards")
+        for each in rendered_objects(CHART / "ci" / "all-options-values.yaml")
+        if each["metadata"]["name"].endswith("-dashboards")
     )
     assert {name: json.loads(text) for name, text in found["data"].items()} == {
         f"laneway-{name}.json": dashboard for name, dashboard in dashboards().items()

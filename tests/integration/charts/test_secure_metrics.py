@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from hack.chart.generated import CHART
-from hack.verify.chart import rendered
+from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
 SECURE = "metrics: {secure: {enabled: true}, serviceMonitor: {enabled: true}}"
@@ -22,7 +22,7 @@ SECURE_PORTS = {"metrics": 9090, "agent-metrics": 9464, "plugin-metrics": 9465}
 
 
 def objects(values: Path) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(rendered(values)) if each]
+    return rendered_objects(values)
 
 
 def containers(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -260,7 +260,7 @@ def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
     rendezvous_port: Callable[[], int],
     asked: int,
 ) -> None:
-    epochs, work = "--epochs=200", tmp_path / "work"
+    epochs, work = "--epochs=40", tmp_path / "work"
     stopped = Gang(start, work, rendezvous_port(), epochs, "--stop-at=20", f"--stop-rank={asked}")
     for job in stopped.jobs:
         status, _, errors = job.failure()
@@ -298,10 +298,10 @@ def test_all_ranks_save_together_when_rank_0_is_due(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     work = tmp_path / "work"
-    Gang(start, work, rendezvous_port(), "--epochs=200", "--every-seconds=0.3", "--die-at=1000").jobs[
+    Gang(start, work, rendezvous_port(), "--epochs=90", "--every-seconds=0.3", "--die-at=1000").jobs[
         0
     ].failure()
-    results = Gang(start, work, rendezvous_port(), "--epochs=200").results()
+    results = Gang(start, work, rendezvous_port(), "--epochs=90").results()
     assert 0 < results[0][0]["step"] == results[1][0]["step"] <= 1000
 
 

@@ -48,7 +48,7 @@ def test_results_are_bitwise_equal_and_iterations_are_detected(make_node: MakeNo
     assert sum(turn["iterations"] for turn in turns(node, "job")) == sum(KINDS.values())
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", [pytest.param("fork", marks=pytest.mark.long), "spawn"])
 def test_workers_of_a_data_loader_open_no_session(make_node: MakeNode, run: Run, start: str) -> None:
     node = make_node()
     with_client = run("train.py", f"loader-{start}", container=node.container("loader", 50))

@@ -84,7 +84,7 @@ def partial(work: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("every", "options"),
     [
-        pytest.param("--every-steps=4", (), id="global random numbers"),
+        pytest.param("--every-steps=4", (), id="global random numbers", marks=LONG),
         pytest.param("--every-steps=5", ("--own-generator",), id="a loader's own generator", marks=LONG),
         pytest.param(
             "--every-steps=5",

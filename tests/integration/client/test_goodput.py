@@ -37,9 +37,17 @@ def find(tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[], 
     ("options", "ranks", "passes"),
     [
         pytest.param((), 1, 1, id="one process"),
-        pytest.param(("--passes=3", "--scaler"), 1, 3, id="accumulated and scaled gradients"),
-        pytest.param(("--passes=2", "--unused"), 1, 2, id="an unused parameter before the others"),
-        pytest.param(("--ranks=2",), 2, 1, id="DistributedDataParallel"),
+        pytest.param(
+            ("--passes=3", "--scaler"), 1, 3, id="accumulated and scaled gradients", marks=pytest.mark.long
+        ),
+        pytest.param(
+            ("--passes=2", "--unused"),
+            1,
+            2,
+            id="an unused parameter before the others",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(("--ranks=2",), 2, 1, id="DistributedDataParallel", marks=pytest.mark.long),
         pytest.param(
             ("--ranks=2", "--passes=3", "--scaler", "--unused"),
             2,
@@ -66,7 +74,7 @@ def test_compiled_code_keeps_its_parameters_free_of_hooks(find: Find) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["fsdp", "fsdp2"])
+@pytest.mark.parametrize("kind", [pytest.param("fsdp", marks=pytest.mark.long), "fsdp2"])
 def test_sharded_gradients_have_the_same_noise_and_gain(find: Find, kind: str) -> None:
     found = find(f"--kind={kind}", "--ranks=2", "--rule=adascale")
     assert {(each["ranks"], each["local_batch"], each["passes"]) for each in found} == {(2, 8, 1)}

@@ -52,7 +52,7 @@ def ends_as_if_undisturbed(job: Job, run: Run, kind: str = "tied-adam") -> int:
     [
         pytest.param("tied-sgd", marks=pytest.mark.long),
         "tied-adam",
-        "batchnorm-sgd",
+        pytest.param("batchnorm-sgd", marks=pytest.mark.long),
         pytest.param("batchnorm-adam", marks=pytest.mark.long),
     ],
 )

@@ -80,7 +80,7 @@ def lasting(work: Path) -> Steps:
     ("kind", "stages"),
     [
         ("ddp", ("4:13", "2:17", "1:20", "3")),
-        ("fsdp", ("4:13", "2:17", "3")),
+        pytest.param("fsdp", ("4:13", "2:17", "3"), marks=pytest.mark.long),
         ("fsdp2", ("4:13", "2:17", "3")),
         ("tensor", ("2:13", "3")),
     ],
@@ -148,8 +148,8 @@ def test_divided_parameters_that_are_damaged_are_rejected(train: Train, tmp_path
 @pytest.mark.parametrize(
     ("kind", "stages"),
     [
-        ("ddp", ("4:6:3", "2:12:0", "3")),
-        ("fsdp", ("3:6:1", "2:12:0", "3")),
+        pytest.param("ddp", ("4:6:3", "2:12:0", "3"), marks=pytest.mark.long),
+        pytest.param("fsdp", ("3:6:1", "2:12:0", "3"), marks=pytest.mark.long),
         ("fsdp2", ("3:6:1", "2:12:0", "3")),
     ],
 )

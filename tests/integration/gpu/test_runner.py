@@ -50,12 +50,16 @@ DRIVER_TESTS = "test_interposer or test_launch_gate"
 
 @pytest.mark.parametrize(
     ("which", "outcome"),
-    [(f"not ({DRIVER_TESTS})", "7 passed, 3 skipped"), (DRIVER_TESTS, "22 passed, 4 skipped")],
+    [
+        (f"not ({DRIVER_TESTS})", "7 passed, 3 skipped"),
+        pytest.param(DRIVER_TESTS, "22 passed, 4 skipped", marks=pytest.mark.long),
+    ],
 )
 def test_its_tests_run_on_a_simulated_gpu(which: str, outcome: str) -> None:
     assert outcome in run("--device", "cpu", "--only", "tests", "--", "-k", which)
 
 
+@pytest.mark.long
 def test_its_measurements_of_shares_run_on_a_simulated_gpu(tmp_path: Path) -> None:
     run("--device", "cpu", "--only", "shares", "--results", str(tmp_path), "--", "--no-page")
     account, gate, shares = (
@@ -73,6 +77,7 @@ def test_its_measurements_of_shares_run_on_a_simulated_gpu(tmp_path: Path) -> No
     assert case["hand_off"]["p50_us"] > 0
 
 
+@pytest.mark.long
 def test_its_benchmark_runs_on_a_simulated_gpu(tmp_path: Path) -> None:
     said = run("--device", "cpu", "--only", "sharing", "--results", str(tmp_path), "--", "--no-page")
     assert "one after the other" in said

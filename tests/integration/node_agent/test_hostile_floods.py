@@ -50,7 +50,17 @@ def attacker(node: Node) -> PeerProcess:
     return process
 
 
-@pytest.mark.parametrize("attack", [attack for attack in FLOODS if attack != "deaf"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "flood",
+        "garbage",
+        "turns_for_nothing",
+        "connect_and_close",
+        pytest.param("stray_releases", marks=pytest.mark.long),
+        pytest.param("requests_in_turn", marks=pytest.mark.long),
+    ],
+)
 def test_a_flooding_process_is_disconnected_and_others_make_progress(
     make_node: MakeNode, attack: str
 ) -> None:

@@ -168,12 +168,13 @@ test-faults: programs ## The operator killed, misled and cut off: docs/reliabili
 	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-long
-test-long: programs ## Outside CI: tests marked as long, all examples of properties, five times their steps, 294 lives with faults in place of 63
+test-long: programs images ## Outside CI: tests marked as long, all examples of properties, five times their steps, 294 lives with faults in place of 63
 	LONG=1 $(PYTEST) --numprocesses auto -m 'long or not long' tests/unit
 	LONG=5 $(PYTEST) --numprocesses auto tests/properties
 	$(PYTHON) -m hack.images rootfs frameworks
 	$(PYTEST) --numprocesses 3 --dist worksteal -m long tests/isolation tests/integration
 	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
+	$(PYTEST) -m long tests/e2e
 
 .PHONY: test-rivals
 test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the real kube-scheduler; builds kwok once; not in `make test`

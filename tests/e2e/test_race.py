@@ -1,4 +1,4 @@
-"""Two hundred pods at once on two real nodes: every session names its own pod and a GPU that the pod holds,
+"""Seventy-two pods at once on two real nodes, and in `make test-long` two hundred: every session names its own pod and a GPU that the pod holds,
 and no GPU is ever promised twice. All records are compared throughout; see `witness`.
 
 Then parts of the node die in the middle of a race of pods: nothing is allocated twice, running pods continue, and the state is
@@ -8,8 +8,11 @@ consistent after the race. These pods are replicas, because a kubelet whose devi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
+
+import pytest
 
 from hack.cluster.probes import wait_until
 from tests.e2e.conftest import Laneway
@@ -24,14 +27,24 @@ from tests.e2e.manifests import (
 )
 from tests.e2e.witness import Witness
 
-PODS = 200
-EQUAL_PERCENT = 4
-EQUAL_A_GPU = 12
-UNEQUAL_PERCENTS = (1, 2, 3, 4, 5, 6)
-UNEQUAL_A_NODE = 52
-"""Together with the equal pods they take 93 percent of all shares, and best fit always has room left for the largest pod."""
 
-REPLACED = 24
+@dataclass(frozen=True)
+class Load:
+    """Pods that take most of two nodes; best fit always has room left for the largest."""
+
+    equal_percent: int
+    equal_a_gpu: int
+    unequal_percents: tuple[int, ...]
+    unequal_a_node: int
+    replaced: int
+    """Of the equal pods."""
+
+
+SEVENTY_TWO = Load(12, 4, (2, 4, 6, 8, 10, 12), 20, 12)
+"""83 percent of all shares."""
+
+TWO_HUNDRED = Load(4, 12, (1, 2, 3, 4, 5, 6), 52, 24)
+"""93 percent of all shares."""
 
 BLOWS: dict[str, Callable[[Laneway], None]] = {
     "plugins-killed": lambda laneway: kill(laneway, "device-plugin"),
@@ -40,22 +53,28 @@ BLOWS: dict[str, Callable[[Laneway], None]] = {
     "both-killed": lambda laneway: kill(laneway, "device-plugin", "node-agent"),
 }
 PERCENTS = (2, 3, 6)
-REPLICAS = 8
 BEGUN = 4
 """The number of running pods at which a blow falls."""
 
 
-def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize(
+    ("number", "load"), [(72, SEVENTY_TWO), pytest.param(200, TWO_HUNDRED, marks=pytest.mark.long)]
+)
+def test_many_pods_created_at_once(
+    laneway: Laneway, crowd: Crowd, gpus: dict[str, list[str]], number: int, load: Load
+) -> None:
     """Each equal pod names its GPU, as the operator's workers do; the others are placed by best fit."""
-    places = [(node, uuid) for _ in range(EQUAL_A_GPU) for node, uuids in gpus.items() for uuid in uuids]
-    sizes = [(node, size) for size in islice(cycle(UNEQUAL_PERCENTS), UNEQUAL_A_NODE) for node in gpus]
-    chosen = {f"equal-{number}": place for number, place in enumerate(places)}
-    unequal = {f"unequal-{number}": size for number, size in enumerate(sizes)}
-    assert len(chosen) + len(unequal) == PODS
+    places = [(node, uuid) for _ in range(load.equal_a_gpu) for node, uuids in gpus.items() for uuid in uuids]
+    sizes = [
+        (node, size) for size in islice(cycle(load.unequal_percents), load.unequal_a_node) for node in gpus
+    ]
+    chosen = {f"equal-{index}": place for index, place in enumerate(places)}
+    unequal = {f"unequal-{index}": size for index, size in enumerate(sizes)}
+    assert len(chosen) + len(unequal) == number
 
     owner = crowd.own_job("equal")
     equal_pods = [
-        session_pod(name, EQUAL_PERCENT, node=node, metadata=worker_metadata(name, owner, uuid))
+        session_pod(name, load.equal_percent, node=node, metadata=worker_metadata(name, owner, uuid))
         for name, (node, uuid) in chosen.items()
     ]
     unequal_pods = [session_pod(name, percent, node=node) for name, (node, percent) in unequal.items()]
@@ -63,12 +82,12 @@ def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: 
     with Witness(laneway.cluster, laneway.api, crowd.agents) as witness:
         crowd.create(equal_pods, user=OPERATOR_USER)
         crowd.create(unequal_pods)
-        first = wait_until_all_run(crowd)
+        first = wait_until_all_run(crowd, number)
         sessions = crowd.check_identities(first)
 
         # Their ids go to other pods of their names at once, while the nodes are full.
-        crowd.replace(equal_pods[:REPLACED], OPERATOR_USER)
-        second = wait_until_all_run(crowd)
+        crowd.replace(equal_pods[: load.replaced], OPERATOR_USER)
+        second = wait_until_all_run(crowd, number)
         sessions_then = crowd.check_identities(second)
 
     print(witness.summary())
@@ -77,7 +96,7 @@ def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: 
     assert all(count > 10 for count in witness.looks.values()), witness.looks
     assert all(percent > OFFERED_PERCENT // 2 for percent in witness.most_percent.values())
     others = [name for name in first if uid(first[name]) != uid(second[name])]
-    assert sorted(others) == sorted(pod["metadata"]["name"] for pod in equal_pods[:REPLACED])
+    assert sorted(others) == sorted(pod["metadata"]["name"] for pod in equal_pods[: load.replaced])
     for found in (sessions, sessions_then):
         assert {name: found[name]["gpu"] for name in chosen} == {
             name: uuid for name, (_, uuid) in chosen.items()
@@ -87,14 +106,14 @@ def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: 
         }
 
 
-def wait_until_all_run(crowd: Crowd) -> dict[str, dict[str, Any]]:
+def wait_until_all_run(crowd: Crowd, number: int) -> dict[str, dict[str, Any]]:
     """Wait until all pods run, none refused; return them by name."""
 
     def all_run() -> bool:
         assert not crowd.refused()
-        return len(crowd.running()) == PODS
+        return len(crowd.running()) == number
 
-    wait_until(all_run, f"{PODS} pods run", 240)
+    wait_until(all_run, f"{number} pods run", 240)
     return crowd.running()
 
 
@@ -103,11 +122,12 @@ def uid(pod: dict[str, Any]) -> str:
     return found
 
 
-def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
+@pytest.mark.parametrize("replicas", [4, pytest.param(8, marks=pytest.mark.long)])
+def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd, replicas: int) -> None:
     wanted: dict[str, int] = {}
     with Witness(laneway.cluster, laneway.api, crowd.agents) as witness:
         for blow, strike in BLOWS.items():
-            before = begin(crowd, blow, wanted)
+            before = begin(crowd, blow, wanted, replicas)
             strike(laneway)
             after = go_on(crowd, blow, wanted, before)
             crowd.check_identities(crowd.running())
@@ -115,13 +135,13 @@ def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
 
         # A pod that starts while the folders are wiped may lose its folder and then runs without a session. The same
         # holds for a running container whose process has not connected yet.
-        before = begin(crowd, "sockets-wiped", wanted)
+        before = begin(crowd, "sockets-wiped", wanted, replicas)
         connected = crowd.connected()
         wipe_sockets(laneway)
         after = go_on(crowd, "sockets-wiped", wanted, before)
         hit = set(after) - connected
         assert connected, "some have to go on"
-        begin(crowd, "last", wanted)
+        begin(crowd, "last", wanted, replicas)
         after = go_on(crowd, "last", wanted, after)
         running = {name: pod for name, pod in crowd.running().items() if name not in hit}
         crowd.check_identities(running, without_folder=connected, ignoring=hit)
@@ -132,12 +152,12 @@ def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
     assert witness.violations == []
 
 
-def begin(crowd: Crowd, name: str, wanted: dict[str, int]) -> dict[str, str]:
+def begin(crowd: Crowd, name: str, wanted: dict[str, int], replicas: int) -> dict[str, str]:
     """Create further ReplicaSets, and wait until some of their pods run; return the containers that have started."""
     running = len(crowd.running())
     sets = {f"{name}-{percent}": percent for percent in PERCENTS}
-    wanted |= dict.fromkeys(sets, REPLICAS)
-    crowd.create([session_replicas(each, percent, REPLICAS) for each, percent in sets.items()])
+    wanted |= dict.fromkeys(sets, replicas)
+    crowd.create([session_replicas(each, percent, replicas) for each, percent in sets.items()])
     wait_until(lambda: len(crowd.running()) >= running + BEGUN, f"pods of {', '.join(sets)} run", 90)
     return started(crowd)
 

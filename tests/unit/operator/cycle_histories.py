@@ -49,7 +49,15 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
     {"tolerations": [{"key": "team", "operator": "Exists"}]},
 )
 
-_ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "speeds", "estimated_at")
+_ADVICE = (
+    "ahead",
+    "ahead_elsewhere",
+    "estimated_start",
+    "estimate_basis",
+    "alternatives",
+    "speeds",
+    "estimated_at",
+)
 
 
 class WithMemory(RuleBasedStateMachine):

@@ -15,8 +15,8 @@ NAMED = 3
 """The most jobs that a sentence names; the others are counted."""
 
 
-class ToldJobs(NamedTuple):
-    """Jobs as the users of one namespace are told of them."""
+class VisibleJobs(NamedTuple):
+    """Jobs as the users of one namespace see them."""
 
     own: tuple[str, ...]
     """Keys of those of the namespace, in their order."""
@@ -87,11 +87,11 @@ def namespace_of(key: str) -> str:
     return key.partition("/")[0] if "/" in key else ""
 
 
-def told_jobs(keys: Iterable[str], namespace: str) -> ToldJobs:
-    """Return jobs as the users of a namespace are told of them."""
+def visible_jobs(keys: Iterable[str], namespace: str) -> VisibleJobs:
+    """Return jobs as the users of a namespace see them."""
     keys = tuple(keys)
     own = tuple(key for key in keys if namespace_of(key) == namespace)
-    return ToldJobs(own, len(keys) - len(own))
+    return VisibleJobs(own, len(keys) - len(own))
 
 
 def jobs_elsewhere(number: int) -> str:

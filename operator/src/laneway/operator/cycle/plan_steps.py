@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
-from laneway.api.job_names import jobs_elsewhere, namespace_of, sentence_for, told_jobs
+from laneway.api.job_names import jobs_elsewhere, namespace_of, sentence_for, visible_jobs
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
@@ -197,7 +197,7 @@ def explains(key: str, status: TrainingJobStatus, reason: WaitingReason, refused
         and waiting.reason == str(reason.code)
         and waiting.message.startswith(sentence_for(reason.message, namespace))
         and waiting.unblock == reason.unblock
-        and (waiting.blockers, waiting.blockers_elsewhere) == told_jobs(reason.blockers, namespace)
+        and (waiting.blockers, waiting.blockers_elsewhere) == visible_jobs(reason.blockers, namespace)
         and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused() in waiting.message)
     )
 
@@ -220,7 +220,7 @@ def _explained(
     by_template = refused() if reason.code is WaitingCode.NODES_UNAVAILABLE else ""
     namespace = namespace_of(key)
     message = " ".join(filter(None, [sentence_for(reason.message, namespace), by_template, *lately]))
-    blockers, blockers_elsewhere = told_jobs(reason.blockers, namespace)
+    blockers, blockers_elsewhere = visible_jobs(reason.blockers, namespace)
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from laneway.api.job_names import namespace_of, told_jobs
+from laneway.api.job_names import namespace_of, visible_jobs
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ModelSpeedStatus, WaitingStatus
 from laneway.operator.pacing import FIRST_ESTIMATE_SECONDS, SUGGESTIONS_PER_CYCLE
@@ -107,7 +107,7 @@ class StartEstimates:
             before: what its status says of that.
         """
         estimate, suggested = self._estimates.get(key), self._suggestions.get(key)
-        ahead, elsewhere = told_jobs(() if estimate is None else estimate.ahead, namespace_of(key))
+        ahead, elsewhere = visible_jobs(() if estimate is None else estimate.ahead, namespace_of(key))
         if before is not None and before.estimated_at is not None and not self.is_news(key, before):
             kept = {name: getattr(before, name) for name in _FIELDS}
             if estimate is None:

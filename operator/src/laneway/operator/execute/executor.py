@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from laneway.api.job_names import told_jobs
+from laneway.api.job_names import visible_jobs
 from laneway.api.training_job import TrainingJobSpec
 from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.cycle.node_orders import NodeWrite
@@ -407,7 +407,7 @@ class Executor:
         self.written_seconds[job.uid] = now_seconds
         waits_for = write.after.waits_for
         if (
-            waiting is not None and told_jobs(waits_for, job.namespace).elsewhere
+            waiting is not None and visible_jobs(waits_for, job.namespace).elsewhere
         ):  # its status does not name all
             logger.info("waiting", extra={"job": job.key, "reason": waiting.reason, "others": waits_for})
         for number, event in enumerate(write.after.events):

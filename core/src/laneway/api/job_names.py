@@ -7,8 +7,9 @@ simulation need no namespace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 NAMED = 3
@@ -39,12 +40,11 @@ class JobSentence:
 
     def for_namespace(self, namespace: str) -> str:
         """Return the sentence for the users of a namespace."""
-        own = [name for key, name in self._noted() if namespace_of(key) == namespace]
-        return self._with(_listed(own, len(self.jobs) - len(own)))
+        return self._about(*visible_jobs(self.jobs, namespace))
 
     def in_full(self) -> str:
         """Return the sentence for administrators."""
-        return self._with(_listed([name for _, name in self._noted()], 0))
+        return self._about(self.jobs, 0)
 
     def __str__(self) -> str:
         return self.for_namespace("")
@@ -53,12 +53,17 @@ class JobSentence:
         """Return it with other keys."""
         return replace(self, jobs=tuple(map(name_of, self.jobs)))
 
-    def _noted(self) -> list[tuple[str, str]]:
-        notes = self.notes or ("",) * len(self.jobs)
-        return [(key, key + note) for key, note in zip(self.jobs, notes, strict=True)]
-
-    def _with(self, jobs: str) -> str:
-        return f"{self.before}{jobs if self.before else jobs[0].upper() + jobs[1:]}{self.after}"
+    def _about(self, named: tuple[str, ...], elsewhere: int) -> str:
+        notes = dict(zip(self.jobs, self.notes, strict=True)) if self.notes else {}
+        parts = [f"{key}{notes.get(key, '')}" for key in named[:NAMED]]
+        if len(named) > NAMED:
+            parts.append(f"{len(named) - NAMED} more")
+        if elsewhere:
+            parts.append(jobs_elsewhere(elsewhere))
+        jobs = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+        if not (self.before or named):
+            jobs = jobs[0].upper() + jobs[1:]
+        return f"{self.before}{jobs}{self.after}"
 
 
 Sentence = str | JobSentence
@@ -87,9 +92,9 @@ def namespace_of(key: str) -> str:
     return key.partition("/")[0] if "/" in key else ""
 
 
-def visible_jobs(keys: Iterable[str], namespace: str) -> VisibleJobs:
-    """Return jobs as the users of a namespace see them."""
-    keys = tuple(keys)
+@lru_cache(maxsize=4096)
+def visible_jobs(keys: tuple[str, ...], namespace: str) -> VisibleJobs:
+    """Return jobs as the users of a namespace see them. Many jobs may wait for the same ones, so answers are kept."""
     own = tuple(key for key in keys if namespace_of(key) == namespace)
     return VisibleJobs(own, len(keys) - len(own))
 
@@ -97,12 +102,3 @@ def visible_jobs(keys: Iterable[str], namespace: str) -> VisibleJobs:
 def jobs_elsewhere(number: int) -> str:
     """Return some jobs of other namespaces in words."""
     return "a job of another namespace" if number == 1 else f"{number} jobs of other namespaces"
-
-
-def _listed(own: Sequence[str], elsewhere: int) -> str:
-    parts = list(own[:NAMED])
-    if len(own) > NAMED:
-        parts.append(f"{len(own) - NAMED} more")
-    if elsewhere:
-        parts.append(jobs_elsewhere(elsewhere))
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -29,9 +29,9 @@ def test_a_sentence_is_worded_for_a_namespace(story: str, jobs: list[str], want:
 
 
 def test_a_sentence_that_begins_with_jobs_begins_with_a_capital() -> None:
-    assert (
-        JobSentence("", ("b/x",), " is ahead.").for_namespace("a") == "A job of another namespace is ahead."
-    )
+    sentence = JobSentence("", ("b/x",), " is ahead.")
+    assert sentence.for_namespace("a") == "A job of another namespace is ahead."
+    assert sentence.for_namespace("b") == "b/x is ahead.", "names stay as they are"
 
 
 def test_notes_stand_beside_the_jobs_that_are_named_only() -> None:
@@ -53,4 +53,4 @@ def test_a_clause_keeps_its_jobs_within_a_longer_sentence() -> None:
 
 
 def test_jobs_are_split_into_those_that_are_named_and_the_number_of_the_others() -> None:
-    assert visible_jobs(["b/x", "a/x", "a/y"], "a") == (("a/x", "a/y"), 1)
+    assert visible_jobs(("b/x", "a/x", "a/y"), "a") == (("a/x", "a/y"), 1)

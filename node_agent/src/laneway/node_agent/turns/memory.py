@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from laneway.api.job_names import sentence_for
+from laneway.api.job_names import sentence_for, within
 from laneway.lanes import (
     Lane,
     LaneRules,
@@ -177,7 +177,7 @@ class LaneMemory:
         for waiting in self.table.waiting:
             if waiting.tenant.key == lease.key and not waiting.paused:
                 what = "lost its lane and gets no turns" if waiting.holds_memory else "waits for a lane"
-                return f"{what}: {self._said_to(lease, waiting.refusal)}"
+                return self._said_to(lease, f"{what}: ", waiting.refusal)
         return ""
 
     def fits(self, lease: Lease, running: Iterable[Lease], pending: Iterable[PendingRelease] = ()) -> bool:
@@ -242,13 +242,14 @@ class LaneMemory:
         self._members = members
 
     def _not_covered(self, lease: Lease, outcome: Outcome) -> str:
-        refusal = outcome.refusal
-        reason = self._said_to(lease, refusal) if refusal else "its memory exceeds what the GPU can cover"
-        return f"gets no turns and will be stopped if this persists: {reason}"
+        what = "gets no turns and will be stopped if this persists: "
+        if outcome.refusal is None:
+            return f"{what}its memory exceeds what the GPU can cover"
+        return self._said_to(lease, what, outcome.refusal)
 
-    def _said_to(self, lease: Lease, refusal: Refusal) -> str:
-        """Return a refusal in words; the lease's job gets them into its status."""
-        message = refusal.message
+    def _said_to(self, lease: Lease, before: str, refusal: Refusal) -> str:
+        """Return a refusal in words, with what goes before it; the lease's job gets them into its status."""
+        message = within(before, refusal.message)
         if not isinstance(message, str):
             message = message.renamed(self._pod_of)
         return sentence_for(message, lease.record.namespace)

@@ -33,6 +33,7 @@ BUSY = {
     "position": 1,
     "since": "2026-01-31T12:00:00Z",
     "blockers": ["team-a/large"],
+    "blockersElsewhere": 2,
 }
 
 
@@ -109,6 +110,7 @@ def test_a_job_that_waits_says_why_and_a_change_comes_by_itself(
     cluster.put_jobs([training_job(namespace, "large", state="Pending", reason="GPUsBusy", waiting=BUSY)])
     row = page.get_by_role("row").filter(has_text=f"{namespace}/large")
     expect(row).to_contain_text("All GPUs that it may use are taken. It starts when team-a/large ends.")
+    expect(row).to_contain_text("Held by team-a/large and 2 jobs of other namespaces.")
     cluster.patch_job(
         namespace, "large", waiting={**BUSY, "message": "Two GPUs are free, and it needs four."}
     )
@@ -136,18 +138,18 @@ def test_a_job_shows_its_attempts_preemptions_loss_and_history(
     expect(ended.nth(1)).to_contain_text("Failed: OOMKilled")
     expect(ended.nth(1).get_by_role("cell").nth(2)).to_have_text("1 h")
     expect(ended.nth(1).get_by_role("cell").nth(4)).to_have_text("unknown")
-    expect(ended.nth(2)).to_contain_text("Preempted: HigherQueue Preempted by team-b/short.")
+    expect(ended.nth(2)).to_contain_text(f"Preempted: HigherQueue Preempted by {namespace}/short.")
     expect(ended.nth(2).get_by_role("cell").nth(4)).to_have_text("5 m")
     preemptions = page.get_by_role("region", name="Preemptions", exact=True).first
     expect(preemptions).to_contain_text("evicted; it starts again from its checkpoint")
-    expect(preemptions.get_by_role("link", name="team-b/short")).to_be_visible()
+    expect(preemptions.get_by_role("link", name=f"{namespace}/short")).to_be_visible()
     unsaved = page.get_by_role("region", name="Work that an eviction would lose")
     expect(unsaved).to_contain_text("went on from a checkpoint")
     for step, loss in ((101, "0.75"), (102, "0.5"), (103, "0.25")):
         cluster.patch_job(namespace, "bert", progress={"step": step, "loss": loss})
         expect(page.get_by_role("region", name="Progress")).to_contain_text(f"Loss{loss}")
     expect(page.get_by_label("Loss since this page was opened: from 0.9 to 0.25")).to_be_visible()
-    expect(page.get_by_role("region", name="History")).to_contain_text("Evicted for team-b/short.")
+    expect(page.get_by_role("region", name="History")).to_contain_text(f"Evicted for {namespace}/short.")
 
 
 def put_trained_job(cluster: Cluster, namespace: str) -> None:
@@ -160,7 +162,7 @@ def put_trained_job(cluster: Cluster, namespace: str) -> None:
         "nodes": ["gpu-1"],
         "outcome": "Preempted",
         "reason": "HigherQueue",
-        "message": "Preempted by team-b/short.",
+        "message": f"Preempted by {namespace}/short.",
         "attainedServiceGPUMilliseconds": 900_000,
         "lostServiceGPUMilliseconds": 300_000,
     }
@@ -175,7 +177,7 @@ def put_trained_job(cluster: Cluster, namespace: str) -> None:
     del failed["lostServiceGPUMilliseconds"]
     preemption = {
         "action": "Evict",
-        "preemptor": "team-b/short",
+        "preemptor": f"{namespace}/short",
         "reason": "PreemptedByQueue",
         "message": "It came before this job (queue 0 before queue 1).",
         "costMilliseconds": 42_000,
@@ -225,7 +227,7 @@ def put_trained_job(cluster: Cluster, namespace: str) -> None:
         },
         "type": "Normal",
         "reason": "Preempted",
-        "message": "Evicted for team-b/short.",
+        "message": f"Evicted for {namespace}/short.",
         "lastTimestamp": "2026-01-31T12:30:00Z",
     }
     cluster.apply(event)

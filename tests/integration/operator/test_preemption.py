@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from laneway.api.rfc3339 import parse_time
 
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.support.operator.fixtures import played_cluster
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import holds_for, until
@@ -64,6 +68,57 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     assert (ended["attempt"], ended["outcome"], ended["reason"]) == (1, "Preempted", "HigherPriority")
     assert (ended["message"], ended["nodes"]) == (preempted["message"], [f"{cluster.namespace}-n1"])
     assert ended["attainedServiceGPUMilliseconds"] > 0
+
+
+async def everything_visible(cluster: PlayedCluster, job: str) -> str:
+    """All that the users of a namespace can read of what happened to a job: its status, and all events of the namespace."""
+    events = await cluster.api.request("GET", f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events")
+    notes = [[each["metadata"]["name"], each["reason"], each["note"]] for each in events["items"]]
+    return json.dumps([(await cluster.job(job))["status"], notes])
+
+
+async def test_the_users_of_two_namespaces_are_not_told_whose_job_preempts_or_blocks_theirs(
+    operator: OperatorProcess, cluster: PlayedCluster, control_plane: LoopbackControlPlane
+) -> None:
+    """The nodes and the priority class are of a third one."""
+    await cluster.add_node("n1")
+    urgent = await cluster.add_priority_class("urgent", 1000)
+    async with played_cluster(control_plane) as ours, played_cluster(control_plane) as theirs:
+        ours.model = theirs.model = cluster.model
+        await ours.submit("walrus")
+        await ours.run_all("walrus", 1, attempt=1)
+        await ours.until_condition("walrus", "Running")
+        await theirs.submit("ocelot", priorityClassName=urgent)
+
+        preempted = await ours.until_condition("walrus", "Preempted")
+        assert preempted["message"] == "Preempted by a job of another namespace (priority 1000 before 0)."
+        assert (await ours.job("walrus"))["status"]["preemption"].get("preemptor", "") == ""
+        waiting = await theirs.until_waiting("ocelot", "AwaitingRelease")
+        assert waiting["message"] == "Waiting for a job of another namespace to release its GPUs."
+        assert (waiting.get("blockers", []), waiting["blockersElsewhere"]) == ([], 1)
+        await ours.let_go("walrus")
+        await theirs.run_all("ocelot", 1)
+        await theirs.until_condition("ocelot", "Running")
+        await ours.until_waiting("walrus", "GPUsBusy")
+        await ours.until_event("walrus", "Preempted")
+        await theirs.until_event("ocelot", "Started")
+
+        for own, job, other, others_job in (
+            (ours, "walrus", theirs, "ocelot"),
+            (theirs, "ocelot", ours, "walrus"),
+        ):
+            visible = await everything_visible(own, job)
+            assert job in visible
+            assert others_job not in visible
+            assert other.namespace not in visible
+        walrus, ocelot = f"{ours.namespace}/walrus", f"{theirs.namespace}/ocelot"
+        lines = [json.loads(line) for line in operator.log.splitlines() if line.startswith("{")]
+        logged = {(each.get("job"), each.get("reason"), *each.get("others", ())) for each in lines}
+        assert {
+            (walrus, "Preempted", ocelot),
+            (ocelot, "Preempting", walrus),
+            (ocelot, "AwaitingRelease", walrus),
+        } <= logged, "administrators find the names in the log"
 
 
 async def test_a_job_that_refuses_preemption_keeps_its_gpu(

@@ -318,12 +318,18 @@ class GPUBench:
         self.turns = GPUTurns(gpu, rules, settings, self.clock, self.clock, self.log, self)
 
     def container(
-        self, pod: str, percent: int = 50, *, spans_gpus: bool = False, exclusive: bool = False
+        self,
+        pod: str,
+        percent: int = 50,
+        *,
+        namespace: str = "default",
+        spans_gpus: bool = False,
+        exclusive: bool = False,
     ) -> Lease:
         ids = [device_id(GPU, next(self._slots)) for _ in range(percent)]
         record = ContainerRecord(
             key=container_key(ids),
-            namespace="default",
+            namespace=namespace,
             pod=pod,
             pod_uid=f"uid-of-{pod}",
             container="trainer",

@@ -47,10 +47,12 @@ def test_the_reason_of_a_wait_is_shown_with_who_holds_the_gpus() -> None:
         "reason": "GPUsBusy",
         "message": "All GPUs are in use.",
         "position": 3,
-        "blockers": ["team-b/large"],
+        "blockers": ["team-a/large"],
+        "blockersElsewhere": 2,
     }
     view = job_view(training_job(waiting=waiting))["waiting"]
-    assert (view["reason"], view["position"], view["blockers"]) == ("GPUsBusy", 3, ["team-b/large"])
+    assert (view["reason"], view["position"]) == ("GPUsBusy", 3)
+    assert (view["blockers"], view["blockersElsewhere"]) == (["team-a/large"], 2)
 
 
 def test_work_at_risk_is_the_running_time_since_the_last_checkpoint() -> None:
@@ -157,6 +159,7 @@ _names = st.sampled_from(
         "conditions",
         "waiting",
         "blockers",
+        "blockersElsewhere",
         "progress",
         "percent",
         "loss",

@@ -115,7 +115,9 @@ def test_durations(seconds: float, want: str) -> None:
             a_job(
                 waiting=a_reason(
                     ahead=["team/a", "team/b"],
+                    aheadElsewhere=3,
                     blockers=["team/x"],
+                    blockersElsewhere=1,
                     alternatives=["workers: 2 instead of 4", "gpus.sharePercent: 30 instead of 50"],
                     estimatedStart="2026-01-31T12:11:35Z",
                     estimateBasis="1 job holds GPUs that it can use, and it is known how long they run.",
@@ -126,8 +128,8 @@ def test_durations(seconds: float, want: str) -> None:
                 "digits is pending: It needs 4 GPUs. (GPUsBusy)",
                 "To run: It starts when 3 more GPUs have room.",
                 "It would start now with: workers: 2 instead of 4; or gpus.sharePercent: 30 instead of 50.",
-                "Position: 2 of the waiting jobs (queue 0); ahead of it: team/a, team/b.",
-                "Its GPUs are held by: team/x.",
+                "Position: 2 of the waiting jobs (queue 0); ahead of it: team/a, team/b, 3 jobs of other namespaces.",
+                "Its GPUs are held by: team/x, a job of another namespace.",
                 "Waiting for 1m35s.",
                 "Estimated start: in about 10m. 1 job holds GPUs that it can use, and it is known how long they run.",
             ],

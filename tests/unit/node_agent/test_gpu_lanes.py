@@ -36,6 +36,17 @@ def test_an_unprofiled_session_waits_for_memory_and_names_the_holder() -> None:
     assert first.lease.key not in message_of(bench, second), "people know pods, not keys"
 
 
+def test_a_session_is_not_told_the_names_of_pods_of_other_namespaces() -> None:
+    bench = GPUBench()
+    first = bench.process(bench.container("first", 100))
+    second = bench.process(bench.container("second", 100, namespace="others"))
+    first.request()
+    second.request()
+    message = message_of(bench, second)
+    assert "a job of another namespace counts with the full share until profiled" in message
+    assert "first" not in message
+
+
 def test_a_profile_frees_memory_for_waiting_sessions() -> None:
     bench = GPUBench()
     first = bench.process(bench.container("first", 100))

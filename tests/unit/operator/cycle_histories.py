@@ -33,8 +33,11 @@ from tests.unit.operator.builders import (
     samples_of,
     scheduler_input,
 )
+from tests.unit.operator.visible_names import foreign_names
 
 NODES = ("n1", "n2", "n3")
+TENANTS = ("tenanta", "tenantb", "tenantc")
+"""Namespaces, of which the jobs are in turn."""
 CONFIG = OperatorConfig.model_validate(
     {
         "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
@@ -49,7 +52,15 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
     {"tolerations": [{"key": "team", "operator": "Exists"}]},
 )
 
-_ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "speeds", "estimated_at")
+_ADVICE = (
+    "ahead",
+    "ahead_elsewhere",
+    "estimated_start",
+    "estimate_basis",
+    "alternatives",
+    "speeds",
+    "estimated_at",
+)
 
 
 class WithMemory(RuleBasedStateMachine):
@@ -63,6 +74,8 @@ class WithMemory(RuleBasedStateMachine):
         self.now = NOW
         self.versions = 1
         self.made = 0
+        self.named = {"tenantd/notebook"}
+        """Keys of all jobs that there ever were, and of pods that are none of ours."""
         self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
         self.remembering = Cycle(CONFIG)
@@ -132,8 +145,9 @@ class WithMemory(RuleBasedStateMachine):
         cpu: str | None = None,
         elastic: bool = False,
     ) -> None:
-        name = f"j{self.made}"
+        name, namespace = f"j{self.made}", TENANTS[self.made % len(TENANTS)]
         self.made += 1
+        self.named.add(f"{namespace}/{name}")
         gpus = (
             {"type": "Count", "count": 1}
             if share is None or workers > 1
@@ -151,7 +165,9 @@ class WithMemory(RuleBasedStateMachine):
             fields |= {"minWorkers": 1, "maxWorkers": 3}
         if priority:
             fields["priorityClassName"] = priority
-        job = a_job(name).spec(**fields).metadata(creationTimestamp=format_time(self.now))
+        job = (
+            a_job(name).spec(**fields).metadata(namespace=namespace, creationTimestamp=format_time(self.now))
+        )
         self.put("jobs", name, job.raw)
 
     @rule(data=st.data(), change=st.sampled_from(["suspend", "delete", "spoil", "touch", "scale", "scale"]))
@@ -255,7 +271,11 @@ class WithMemory(RuleBasedStateMachine):
         if change == "session" and mine:
             sessions.append(_session(self.raw[f"pods/{data.draw(st.sampled_from(mine))}"], self.versions))
         elif change == "plain":
-            sessions = [] if sessions else [a_plain_session("notebook", 30, key=f"p{self.versions}")]
+            sessions = (
+                []
+                if sessions
+                else [a_plain_session("notebook", 30, namespace="tenantd", key=f"p{self.versions}")]
+            )
         elif change == "figures" and sessions:
             measured = {"profiled": True, "persistentBytes": 3 * GIB, "ephemeralBytes": GIB}
             sessions[0] |= {**measured, "iterations": 7 + self.versions, "turns": self.versions}
@@ -427,6 +447,8 @@ class WithMemory(RuleBasedStateMachine):
     def decided(self) -> CycleResult:
         result = self.remembering.run(self.state(), self.history(), self.now)
         assert result.problem == ""
+        for write in result.writes:
+            assert foreign_names(write.after, self.named) == set()
         return result
 
     def carry_out(self, write: JobWrite, whole: bool) -> None:
@@ -442,7 +464,7 @@ class WithMemory(RuleBasedStateMachine):
             spec = job.desired.spec.with_workers(len(write.status.placement))
             pod = worker_pod(job, spec, worker, write.status.attempt)
             name = pod["metadata"]["name"]
-            pod["metadata"]["uid"] = f"uid-{name}-{self.versions}"
+            pod["metadata"]["uid"] = f"uid-{self.versions}"
             pod["status"] = {"phase": "Pending"}
             if f"pods/{name}" not in self.raw:
                 self.put("pods", name, pod)

@@ -225,14 +225,17 @@ def test_no_more_is_taken_back_than_the_one_that_starts_needs() -> None:
 
 def test_a_job_whose_node_takes_cpus_back_slowly_is_told_and_starts_in_the_end() -> None:
     """Its pods are created all the same in the end, so that kube-scheduler can refuse the node."""
-    cluster, rich = Cluster(), runs(asking("rich", 2))
+    cluster, rich = Cluster(), runs(asking("rich", 2).metadata(namespace="other"))
     waits, busy = asking("new", 6).visited().record, runs(asking("elsewhere", 6), "n2")
     pods = [pod_of(rich, 4, 4), pod_of(busy)]
     (start,) = [each for each in cluster.run([rich, waits, busy], pods).writes if each.job is waits]
+    assert start.after.waits_for == ("other/rich",)
     new, pods[0] = waits.with_status(start.status), pod_of(rich, 2, 4)
     placed = cluster.now
     assert new.status.waiting is not None
-    assert new.status.waiting.message == "Waiting for n1 to take back 2 CPUs that ns/rich was lent."
+    assert new.status.waiting.message == (
+        "Waiting for n1 to take back 2 CPUs that a job of another namespace was lent."
+    )
     created = 0.0
     while new.status.attempt == 1:
         for each in cluster.run([rich, new, busy], pods).writes:

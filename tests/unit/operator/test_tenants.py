@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from laneway.api.attempt_status import AttemptOutcome
+from laneway.api.job_names import sentence_in_full
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -197,7 +198,7 @@ def test_a_job_waits_for_the_gpus_of_a_deleted_job_whose_pods_vanished_at_once()
     the_pods_vanish(state)
     waits = cycle.run(state, history, NOW + 2).waiting["ns/next"]
     assert waits.code == WaitingCode.AWAITING_RELEASE
-    assert waits.message == "Waiting for ns/g-0 and ns/g-1 to release their GPUs."
+    assert sentence_in_full(waits.message) == "Waiting for ns/g-0 and ns/g-1 to release their GPUs."
     assert waits.blockers == ("ns/g-0", "ns/g-1")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from laneway.api import rfc3339
 from laneway.api.job_conditions import ELASTIC_POLICY_DECIDES, ConditionType, SummaryState
+from laneway.api.job_names import jobs_elsewhere
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.pod_requests import amounts
 from laneway.api.training_job import GPURequestType
@@ -218,10 +219,11 @@ def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[st
     if wait.get("alternatives"):
         yield f"It would start now with: {'; or '.join(wait['alternatives'])}."
     if wait.get("position"):
-        ahead = f"; ahead of it: {', '.join(wait['ahead'])}" if wait.get("ahead") else ""
+        jobs = _jobs(wait, "ahead")
+        ahead = f"; ahead of it: {jobs}" if jobs else ""
         yield f"Position: {wait['position']} of the waiting jobs (queue {status(job).get('queue', 0)}){ahead}."
-    if wait.get("blockers"):
-        yield f"Its GPUs are held by: {', '.join(wait['blockers'])}."
+    if holders := _jobs(wait, "blockers"):
+        yield f"Its GPUs are held by: {holders}."
     if wait.get("since"):
         yield f"Waiting for {duration(now_seconds - rfc3339.parse_time(wait['since']))}."
     if wait.get("estimatedStart"):
@@ -229,6 +231,12 @@ def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[st
         when = f"in about {duration(left_seconds)}" if left_seconds >= 1 else "any moment"
         yield f"Estimated start: {when}. {wait.get('estimateBasis', '')}".rstrip()
     yield from _speed_lines(wait)
+
+
+def _jobs(wait: Object, field: str) -> str:
+    """Return the jobs that a field of ``waiting`` names, and the number of those that it does not."""
+    elsewhere = wait.get(f"{field}Elsewhere") or 0
+    return ", ".join([*(wait.get(field) or ()), *([jobs_elsewhere(elsewhere)] if elsewhere else [])])
 
 
 def _speed_lines(wait: Object) -> Iterator[str]:

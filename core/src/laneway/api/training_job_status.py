@@ -36,10 +36,18 @@ class WaitingStatus(Status):
     position: int = Field(default=0, description="Place among the waiting jobs; 1 is next.", ge=0)
     since: Time | None = Field(default=None, description="When the job began to wait.")
     blockers: tuple[str, ...] = Field(
-        default=(), description="Jobs that hold the GPUs that this job waits for, where they are known."
+        default=(),
+        description="Jobs of the same namespace that hold the GPUs that this job waits for, where they are known.",
+    )
+    blockers_elsewhere: int = Field(
+        default=0, description="Number of such jobs in other namespaces; they are not named.", ge=0
     )
     ahead: tuple[str, ...] = Field(
-        default=(), description="The next waiting jobs before this one, at most five."
+        default=(),
+        description="Of the next waiting jobs before this one, at most five, those of the same namespace.",
+    )
+    ahead_elsewhere: int = Field(
+        default=0, description="Number of the others of these jobs; they are not named.", ge=0
     )
     estimated_start: Time | None = Field(
         default=None,
@@ -116,7 +124,10 @@ class PreemptionStatus(Status):
         description="Pause: the job stops between two iterations and keeps its GPU memory. Offload: its GPU memory then moves to the host. "
         "Evict: its pods end, and it starts again from its checkpoint."
     )
-    preemptor: str = Field(default="", description="The job that gets the GPUs, as namespace/name.")
+    preemptor: str = Field(
+        default="",
+        description="The job that gets the GPUs, as namespace/name; empty where it is in another namespace.",
+    )
     reason: str = Field(
         default="", description="Why, as one CamelCase word: the reason of the condition Preempted."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from laneway.api.job_names import JobSentence
 from laneway.api.quantity import format_bytes
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, counted_persistent_bytes
@@ -64,7 +65,7 @@ def _refusal_alone(capacity_bytes: int, newcomer: Tenant, rules: LaneRules) -> R
         return None
     return Refusal(
         RefusalReason.LARGER_THAN_GPU,
-        f"{newcomer.key} needs {format_bytes(needed_bytes)} and the GPU has {format_bytes(capacity_bytes)} for jobs",
+        f"it needs {format_bytes(needed_bytes)} and the GPU has {format_bytes(capacity_bytes)} for jobs",
         lacking_bytes=needed_bytes - capacity_bytes,
     )
 
@@ -74,15 +75,16 @@ def _refusal_by_exclusiveness(present: tuple[Tenant, ...], newcomer: Tenant) -> 
     if holders:
         return Refusal(
             RefusalReason.HELD_EXCLUSIVELY,
-            f"{', '.join(holders)} holds the GPU exclusively",
+            JobSentence("", holders, " holds the GPU exclusively"),
             blockers=holders,
         )
     if newcomer.exclusive and present:
         others = tuple(sorted(tenant.key for tenant in present))
         return Refusal(
             RefusalReason.NOT_EMPTY,
-            f"{newcomer.key} needs the GPU exclusively, and {', '.join(others)} "
-            f"{'uses' if len(others) == 1 else 'use'} it",
+            JobSentence(
+                "it needs the GPU exclusively, and ", others, f" {'uses' if len(others) == 1 else 'use'} it"
+            ),
             blockers=others,
         )
     return None
@@ -96,8 +98,12 @@ def _refusal_by_lane_limit(present: tuple[Tenant, ...], newcomer: Tenant, rules:
         return None
     return Refusal(
         RefusalReason.LANE_LIMIT,
-        f"jobs on several GPUs need a lane each, and the GPU's {rules.max_lanes} "
-        f"{'lane is' if rules.max_lanes == 1 else 'lanes are'} taken by {', '.join(spanning)}",
+        JobSentence(
+            f"jobs on several GPUs need a lane each, and the GPU's {rules.max_lanes} "
+            f"{'lane is' if rules.max_lanes == 1 else 'lanes are'} taken by ",
+            spanning,
+            "",
+        ),
         blockers=spanning,
     )
 
@@ -113,14 +119,17 @@ def _refusal_by_memory(
         unprofiled = tuple(sorted(tenant.key for tenant in present if not tenant.profiled))
         return Refusal(
             RefusalReason.AWAITING_PROFILE,
-            f"{newcomer.key} needs {format_bytes(lacking_bytes)} more memory: {', '.join(unprofiled)} "
-            f"{'counts' if len(unprofiled) == 1 else 'count'} with the full share until profiled",
+            JobSentence(
+                f"it needs {format_bytes(lacking_bytes)} more memory: ",
+                unprofiled,
+                f" {'counts' if len(unprofiled) == 1 else 'count'} with the full share until profiled",
+            ),
             lacking_bytes=lacking_bytes,
             blockers=unprofiled,
         )
     return Refusal(
         RefusalReason.INSUFFICIENT_MEMORY,
-        f"{newcomer.key} needs {format_bytes(lacking_bytes)} more memory, even if the GPU's lanes are merged",
+        f"it needs {format_bytes(lacking_bytes)} more memory, even if the GPU's lanes are merged",
         lacking_bytes=lacking_bytes,
         blockers=tuple(sorted(tenant.key for tenant in present)),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from laneway.api.job_names import Sentence
+
 
 class RefusalReason(StrEnum):
     """Why, as one word that programs may rely on."""
@@ -36,8 +38,8 @@ class Refusal:
     """Why a tenant does not fit now."""
 
     reason: RefusalReason
-    message: str
-    """The reason as a sentence."""
+    message: Sentence
+    """The reason as a clause, in which the tenant is "it"."""
 
     lacking_bytes: int = 0
     """The additional memory that would suffice; 0 where memory is not short."""

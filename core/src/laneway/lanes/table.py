@@ -225,9 +225,9 @@ class LaneTable:
             KeyError: the table does not know the tenant.
         """
         if self.lane_of(key) is None:
-            entry = replace(self._waiting(key), paused=True, refusal=_paused(key))
+            entry = replace(self._waiting(key), paused=True, refusal=_paused())
             return self._outcome(self._lanes(), _with(self.waiting, entry), key)
-        entry = Waiting(self._tenant(key), _paused(key), holds_memory=True, paused=True)
+        entry = Waiting(self._tenant(key), _paused(), holds_memory=True, paused=True)
         return self._outcome(_without(self._lanes(), key), (entry, *self.waiting), key)
 
     def resume(self, key: str) -> Outcome:
@@ -358,8 +358,8 @@ def _with(waiting: tuple[Waiting, ...], changed: Waiting) -> tuple[Waiting, ...]
     return tuple(changed if entry.tenant.key == changed.tenant.key else entry for entry in waiting)
 
 
-def _paused(key: str) -> Refusal:
-    return Refusal(RefusalReason.PAUSED, f"{key} is paused")
+def _paused() -> Refusal:
+    return Refusal(RefusalReason.PAUSED, "it is paused")
 
 
 def _without(lanes: Lanes, key: str) -> Lanes:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from laneway.api.job_names import sentence_in_full
 from laneway.scheduling import Demand
 from laneway.simulator.simulation import Simulation
 from laneway.simulator.trace import TraceJob
@@ -163,7 +164,8 @@ def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
         decisions=simulation.decisions,
         decision_seconds=simulation.decision_seconds,
         unfinished=tuple(
-            f"{key}: {reason.message}" for key, reason in islice(simulation.waiting.items(), 10)
+            f"{key}: {sentence_in_full(reason.message)}"
+            for key, reason in islice(simulation.waiting.items(), 10)
         ),
     )
 

@@ -15,7 +15,7 @@ WAITS = table_of(30, known("b", 10, 20), known("a", 10, 20))
 def test_a_paused_tenant_waits_with_a_refusal_that_names_it(table: LaneTable) -> None:
     outcome = table.pause("a")
     assert outcome.refusal is not None
-    assert (outcome.refusal.reason, outcome.refusal.message) == (RefusalReason.PAUSED, "a is paused")
+    assert (outcome.refusal.reason, outcome.refusal.message) == (RefusalReason.PAUSED, "it is paused")
     (entry,) = (entry for entry in outcome.table.waiting if entry.tenant.key == "a")
     assert entry.refusal == outcome.refusal
     assert entry.holds_memory is (table is RUNS)

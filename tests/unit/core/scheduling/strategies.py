@@ -156,7 +156,7 @@ def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, Policies]:
     waves = draw(st.integers(1, 3))
     for wave in range(waves):
         newcomers = tuple(
-            draw(jobs(f"ns/w{wave}j{number}", most_executed=400.0 if wave == 0 else 10.0))
+            draw(jobs(f"tenant{number % 3}/w{wave}j{number}", most_executed=400.0 if wave == 0 else 10.0))
             for number in range(draw(st.integers(1, 6)))
         )
         snapshot = replace(snapshot, jobs=snapshot.jobs + newcomers)

@@ -86,7 +86,7 @@ def test_its_minimum_run_time_does_not_keep_who_joined() -> None:
 def test_the_message_has_the_figures() -> None:
     scheduler = cluster(OLD, NEW)
     measured(scheduler, old=0.7, new=0.9)
-    assert scheduler.decide(NOW).preemptions["new"].message == (
+    assert str(scheduler.decide(NOW).preemptions["new"].message) == (
         "Shared its GPUs with old, which was measured at 70% of its speed alone and is to keep 80% (maxSlowdownPercent 20)."
     )
 
@@ -135,7 +135,7 @@ def test_who_came_last_and_loses_too_much_leaves_once_gpus_of_its_own_are_free()
     scheduler.forget("holds")
     found = scheduler.decide(NOW + 1).preemptions
     assert list(found) == ["new"]
-    assert found["new"].message.endswith("GPUs of its own are free.")
+    assert str(found["new"].message).endswith("GPUs of its own are free.")
 
 
 def test_nobody_leaves_a_place_that_another_job_waits_for() -> None:

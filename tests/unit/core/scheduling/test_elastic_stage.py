@@ -70,7 +70,7 @@ def test_one_that_is_given_none_waits_for_those_that_have_the_gpus() -> None:
     reason = waiting["m"]
     assert reason.code is WaitingCode.AWAITING_WORKERS
     assert reason.code not in NOT_COMPETING, "its wait counts"
-    assert "needs 2 GPUs (2 workers) at least, and the 4 GPUs for elastic jobs go to k" in reason.message
+    assert "needs 2 GPUs (2 workers) at least, and the 4 GPUs for elastic jobs go to k" in str(reason.message)
     assert (reason.blockers, reason.lacking_gpus, reason.position) == (("k",), 0, 1)
     made.observe(replace(a_job("k").needs(4).runs_on("n/0", "n/1", "n/2", "n/3").made, expected_seconds=50.0))
     assert made.start_estimates(made.plan(0.0).waiting, ["m"], 0.0)["m"].start_seconds == 50.0

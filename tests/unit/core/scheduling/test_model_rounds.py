@@ -142,7 +142,9 @@ def test_jobs_that_are_not_assigned_leave_idle_gpus_to_those_that_still_wait_for
     cluster.observe(late)
     planned = cluster.scheduler.plan(NOW + 371)
     assert planned.starts == {}
-    held_back = {key for key, why in planned.waiting.items() if "Other jobs run in this round" in why.message}
+    held_back = {
+        key for key, why in planned.waiting.items() if "Other jobs run in this round" in str(why.message)
+    }
     assert "late" in held_back
     assert cluster.scheduler.next_decision_seconds(NOW + 371) == NOW + 360 + SETTLE_SECONDS
     (started,) = cluster.scheduler.plan(NOW + 360 + SETTLE_SECONDS).starts

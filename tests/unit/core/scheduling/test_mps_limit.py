@@ -84,7 +84,7 @@ def test_a_smaller_share_waits_with_a_reason_and_starts_when_the_larger_has_ende
     made.observe(strict("s", 20).made)
     reason = made.plan(NOW).waiting["s"]
     assert reason.code is WaitingCode.AWAITING_MPS_LIMIT
-    assert reason.message == (
+    assert str(reason.message) == (
         "It needs 20 percent of a GPU held by MPS, and enough of the shared GPUs is free, but MPS limits all processes on a GPU to "
         "the largest share there: beside big (60 percent) it would not be held to its own 20 percent."
     )
@@ -101,7 +101,7 @@ def test_a_larger_share_waits_with_a_reason() -> None:
     neighbours = [strict("s", 20).runs_on("n/0"), strict("t", 20).runs_on("n/0")]
     reason = planned([an_mps_node()], *neighbours, a_job("big").share(60)).waiting["big"]
     assert reason.code is WaitingCode.AWAITING_MPS_LIMIT
-    assert reason.message.endswith(
+    assert str(reason.message).endswith(
         "beside its 60 percent, s (20 percent) and t (20 percent) would not be held as demanded."
     )
     assert reason.unblock == (

@@ -53,7 +53,7 @@ def test_a_job_of_a_higher_queue_makes_a_lower_one_give_way() -> None:
     plan = planned([a_node("n", 1)], a_job("long").served(LOW).runs_on("n/0"), a_job("short"))
     victim = plan.preemptions["long"]
     assert (victim.reason, victim.preemptor) == (PreemptionReason.HIGHER_QUEUE, "short")
-    assert victim.message == "Preempted by short (queue 0 before queue 1)."
+    assert str(victim.message) == "Preempted by short (queue 0 before queue 1)."
     assert not plan.starts, "its GPU is not free before its workers are gone"
     assert plan.waiting["short"].code == "AwaitingPreemption"
     assert plan.waiting["short"].blockers == ("long",)
@@ -111,7 +111,7 @@ def test_a_higher_priority_makes_a_lower_one_give_way_under_any_order() -> None:
         [a_node("n", 1)], a_job("low").runs_on("n/0"), a_job("high").priority(10), by=eager("fifo")
     )
     assert plan.preemptions["low"].reason is PreemptionReason.HIGHER_PRIORITY
-    assert "(priority 10 before 0)" in plan.preemptions["low"].message
+    assert "(priority 10 before 0)" in str(plan.preemptions["low"].message)
 
 
 def test_a_lower_priority_never_does_whatever_its_queue() -> None:

@@ -228,7 +228,7 @@ def test_every_waiting_job_is_told_why_and_what_would_help(case: tuple[ClusterSn
     positions = [reason.position for reason in decided.waiting.values() if reason.position]
     assert positions == list(range(1, len(positions) + 1))
     for reason in decided.waiting.values():
-        assert reason.message.endswith(".")
+        assert str(reason.message).endswith(".")
         assert reason.unblock.endswith(".")
 
 

@@ -237,7 +237,7 @@ def test_reasons(
     unblock: str,
 ) -> None:
     reason = planned(nodes, *others, subject).waiting["j"]
-    assert (reason.code, reason.message, reason.unblock) == (code, message, unblock), story
+    assert (reason.code, str(reason.message), reason.unblock) == (code, message, unblock), story
 
 
 @pytest.mark.parametrize("row", NEVER, ids=[row[0] for row in NEVER])
@@ -275,7 +275,7 @@ def test_of_many_nodes_the_first_are_named_for_each_cause() -> None:
 def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     victims = [a_job(f"v{i}").served(5000).runs_on(f"n/{i}") for i in range(5)]
     reason = planned([a_node("n", 5)], *victims, a_job("j").needs(5)).waiting["j"]
-    assert "and 2 more to release their GPUs" in reason.message
+    assert "and 2 more to release their GPUs" in str(reason.message)
     assert len(reason.blockers) == 5
 
 

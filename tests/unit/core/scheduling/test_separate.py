@@ -77,7 +77,9 @@ def test_the_message_has_the_gain_and_the_option_that_bounds_it() -> None:
     measured(scheduler, 0.4, 0.5)
     (preemption,) = scheduler.decide(NOW).preemptions.values()
     (other,) = {"reads", "computes"} - {preemption.job}
-    assert preemption.message == (
+    assert not isinstance(preemption.message, str), "a job of another namespace is not named"
+    assert preemption.message.jobs == (other,)
+    assert str(preemption.message) == (
         f"Sharing GPUs with {other} changed the work done on each by -10.0% of a job's work alone; at least 0.0% is required "
         "(scheduling.joining.keepGainRatio)."
     )

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { age, clock, duration, gpuHours, plural, since, until } from "./format.js";
 import { progressText, shortLoss } from "./jobs.js";
-import { facts, heading, jobLink, nodeLink, notice, sourceNotice, stateTag, table } from "./parts.js";
+import { facts, heading, jobLink, jobsNamed, nodeLink, notice, sourceNotice, stateTag, table } from "./parts.js";
 import { state } from "./state.js";
 
 const ACTIONS = {
@@ -61,15 +61,11 @@ function waitingNotice(waiting) {
       ["Place in the queue", waiting.position ? String(waiting.position) : ""],
       ["Waits since", time(waiting.since)],
       ["May start", waiting.estimatedStart ? `${until(waiting.estimatedStart)}. ${waiting.estimateBasis}` : ""],
-      ["Held by", keys(waiting.blockers)],
-      ["Before it", keys(waiting.ahead)],
+      ["Held by", jobsNamed(waiting.blockers, waiting.blockersElsewhere)],
+      ["Before it", jobsNamed(waiting.ahead, waiting.aheadElsewhere)],
     ]),
     waiting.alternatives.length ? [h("p", {}, "It would start now with:"), h("ul", {}, waiting.alternatives.map((text) => h("li", {}, h("code", {}, text))))] : "",
   );
-}
-
-function keys(jobs) {
-  return jobs.length ? jobs.map((key, index) => [index ? ", " : "", key.includes("/") ? jobLink(key) : key]) : "";
 }
 
 function progressSection({ key, name, progress }) {

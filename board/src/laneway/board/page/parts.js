@@ -7,6 +7,14 @@ export function jobLink(key, text = key) {
   return h("a", { href: `#/jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}` }, text);
 }
 
+/** Jobs in a sentence: those of the namespace with links, the others, which the API does not name, as a number. */
+export function jobsNamed(keys, elsewhere, most = keys.length) {
+  const parts = keys.slice(0, most).map((key) => (key.includes("/") ? jobLink(key) : key));
+  const more = keys.length - parts.length;
+  parts.push(...(more > 0 ? [`${more} more`] : []), ...(elsewhere ? [elsewhere === 1 ? "a job of another namespace" : `${elsewhere} jobs of other namespaces`] : []));
+  return parts.length ? parts.map((part, index) => [index === 0 ? "" : index === parts.length - 1 ? " and " : ", ", part]) : "";
+}
+
 export function nodeLink(name) {
   return h("a", { href: `#/nodes/${encodeURIComponent(name)}` }, name);
 }

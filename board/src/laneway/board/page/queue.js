@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { age, clock, plural, until } from "./format.js";
-import { firstOf, heading, jobLink, notice, sourceNotice, table } from "./parts.js";
+import { firstOf, heading, jobLink, jobsNamed, notice, sourceNotice, table } from "./parts.js";
 import { matches, state } from "./state.js";
 
 const COLUMNS = [
@@ -49,7 +49,7 @@ function row(job) {
   };
 }
 
-function blockers({ blockers }) {
-  const hidden = blockers.length - 3;
-  return blockers.length ? h("span", { class: "blockers" }, " Held by ", blockers.slice(0, 3).map((key, index) => [index ? ", " : "", key.includes("/") ? jobLink(key) : key]), hidden > 0 ? ` and ${hidden} more` : "", ".") : "";
+function blockers({ blockers, blockersElsewhere }) {
+  const named = jobsNamed(blockers, blockersElsewhere, 3);
+  return named ? h("span", { class: "blockers" }, " Held by ", named, ".") : "";
 }

@@ -143,7 +143,9 @@ def _waiting(status: Object) -> dict[str, Any] | None:
         "estimatedStart": text(waiting, "estimatedStart"),
         "estimateBasis": text(waiting, "estimateBasis"),
         "blockers": texts(waiting, "blockers"),
+        "blockersElsewhere": count(waiting, "blockersElsewhere"),
         "ahead": texts(waiting, "ahead"),
+        "aheadElsewhere": count(waiting, "aheadElsewhere"),
         "alternatives": texts(waiting, "alternatives"),
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from laneway.api.job_names import JobSentence
 from laneway.scheduling.actions.preemption_actions import cheapest_actions, cost_seconds
 from laneway.scheduling.actions.victims import candidates, later_in_place
 from laneway.scheduling.explain import reasons
@@ -113,6 +114,6 @@ def _preemption(session: Session, victim: Job, preemptor: Job, action: Preemptio
         why = f"queue {queue} before queue {victims_queue}"
     else:
         why = "earlier in the order"
-    message = f"Preempted by {preemptor.key} ({why})."
+    message = JobSentence("Preempted by ", (preemptor.key,), f" ({why}).")
     cost = cost_seconds(victim, action, session.state)
     return Preemption(victim.key, reason, message, preemptor.key, action, cost)

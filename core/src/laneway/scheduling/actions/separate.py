@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
+from laneway.api.job_names import JobSentence
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import WHOLE_PERCENT, Session
 from laneway.scheduling.gpus.views import IDLE
@@ -183,21 +184,24 @@ def _others(job: Job, group: Group) -> list[Job]:
     return [other for other in group.jobs if other.key != job.key]
 
 
-def _bound_message(harmed: Job, leaver: str, ratio: float, sharers: Collection[str]) -> str:
+def _bound_message(harmed: Job, leaver: str, ratio: float, sharers: Collection[str]) -> JobSentence:
     speed = (
         f"was measured at {ratio:.0%} of its speed alone and is to keep {least_speed_ratio(harmed):.0%} "
         f"(maxSlowdownPercent {100 * harmed.demand.max_slowdown_ratio:.0f})"
     )
     if leaver == harmed.key:
-        return f"Beside {', '.join(sorted(set(sharers) - {leaver}))} it {speed}; GPUs of its own are free."
-    return f"Shared its GPUs with {harmed.key}, which {speed}."
+        others = tuple(sorted(set(sharers) - {leaver}))
+        return JobSentence("Beside ", others, f" it {speed}; GPUs of its own are free.")
+    return JobSentence("Shared its GPUs with ", (harmed.key,), f", which {speed}.")
 
 
-def _gain_message(session: Session, policy: SharesGPUs, job: Job) -> str:
+def _gain_message(session: Session, policy: SharesGPUs, job: Job) -> JobSentence:
     groups = groups_of(job.key, session.state.allocations)
-    sharers = sorted({other.key for group in groups for other in _others(job, group)})
+    sharers = tuple(sorted({other.key for group in groups for other in _others(job, group)}))
     gain = _gain(session, policy, job.key)
-    return (
-        f"Sharing GPUs with {', '.join(sharers)} changed the work done on each by {gain:+.1%} of a job's work alone; at least "
-        f"{policy.keep_gain_ratio:.1%} is required (scheduling.joining.keepGainRatio)."
+    return JobSentence(
+        "Sharing GPUs with ",
+        sharers,
+        f" changed the work done on each by {gain:+.1%} of a job's work alone; at least {policy.keep_gain_ratio:.1%} is required "
+        "(scheduling.joining.keepGainRatio).",
     )

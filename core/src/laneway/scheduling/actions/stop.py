@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.api.job_names import Sentence
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, PreemptionReason
 
@@ -14,7 +15,7 @@ def stop_suspended(session: Session) -> None:
         )
 
 
-def stop(session: Session, key: str, reason: PreemptionReason, message: str) -> None:
+def stop(session: Session, key: str, reason: PreemptionReason, message: Sentence) -> None:
     """Evict a job for a reason of its own."""
     if key not in session.decision.preemptions:
         session.decision.preemptions[key] = Preemption(key, reason, message, None)

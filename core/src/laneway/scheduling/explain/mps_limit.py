@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laneway.scheduling.explain.listing import NAMED, listed
+from laneway.api.job_names import NAMED, JobSentence, Sentence, within
 from laneway.scheduling.gpus.capacity import needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.mps_clients import MOST_CLIENTS, MPSClient, demands_mps
@@ -25,7 +25,7 @@ def awaiting_mps_limit(job: Job, capacity: FreeCapacity) -> WaitingReason | None
         largest = max(each.share_percent for each in larger)
         return _reason(
             job,
-            f"{rule}: beside {_named(larger)} it would not be held to its own {share_percent} percent",
+            _about(larger, f"{rule}: beside ", f" it would not be held to its own {share_percent} percent"),
             f"It starts when others of at most {share_percent} percent are there; with a share of {largest} percent, or with "
             "minimumEnforcement Interposer, it need not wait for that.",
             larger,
@@ -34,7 +34,9 @@ def awaiting_mps_limit(job: Job, capacity: FreeCapacity) -> WaitingReason | None
         smallest = min(each.share_percent for each in smaller)
         return _reason(
             job,
-            f"{rule}: beside its {share_percent} percent, {_named(smaller)} would not be held as demanded",
+            _about(
+                smaller, f"{rule}: beside its {share_percent} percent, ", " would not be held as demanded"
+            ),
             f"It starts when they have ended; with a share of at most {smallest} percent it need not wait for that.",
             smaller,
         )
@@ -46,14 +48,16 @@ def awaiting_mps_limit(job: Job, capacity: FreeCapacity) -> WaitingReason | None
     )
 
 
-def _reason(job: Job, why: str, unblock: str, blockers: Sequence[MPSClient]) -> WaitingReason:
+def _reason(job: Job, why: Sentence, unblock: str, blockers: Sequence[MPSClient]) -> WaitingReason:
+    before = f"It needs {needs(job.demand)}, and enough of the shared GPUs is free, but "
     return WaitingReason(
         WaitingCode.AWAITING_MPS_LIMIT,
-        f"It needs {needs(job.demand)}, and enough of the shared GPUs is free, but {why}.",
+        within(before, why, "."),
         unblock,
         blockers=tuple(each.key for each in blockers[:NAMED]),
     )
 
 
-def _named(clients: Sequence[MPSClient]) -> str:
-    return listed([f"{each.key} ({each.share_percent} percent)" for each in clients])
+def _about(clients: Sequence[MPSClient], before: str, after: str) -> JobSentence:
+    notes = tuple(f" ({each.share_percent} percent)" for each in clients)
+    return JobSentence(before, tuple(each.key for each in clients), after, notes)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from laneway.api.job_names import NAMED, JobSentence, within
 from laneway.api.training_job import PlacementMode
-from laneway.scheduling.explain.listing import NAMED, listed
 from laneway.scheduling.explain.mps_limit import awaiting_mps_limit
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
@@ -45,7 +45,7 @@ def no_workers(job: Job, elastic_gpus: int, given: Mapping[str, int]) -> Waiting
         elastic_gpus: the GPUs that jobs without a range leave to elastic jobs.
         given: the workers of each elastic job.
     """
-    others = sorted(key for key, workers in given.items() if workers)
+    others = tuple(sorted(key for key, workers in given.items() if workers))
     lacking = job.demand.gpus - elastic_gpus
     if lacking > 0:
         return WaitingReason(
@@ -55,12 +55,14 @@ def no_workers(job: Job, elastic_gpus: int, given: Mapping[str, int]) -> Waiting
             "It starts when enough of those jobs have ended.",
             lacking_gpus=lacking,
         )
-    taken = f", and the {elastic_gpus} GPUs for elastic jobs go to {listed(others)}" if others else ""
+    said = f"The elastic policy gives it no workers for now: it needs {needs(job.demand)} at least"
     return WaitingReason(
         WaitingCode.AWAITING_WORKERS,
-        f"The elastic policy gives it no workers for now: it needs {needs(job.demand)} at least{taken}.",
+        JobSentence(f"{said}, and the {elastic_gpus} GPUs for elastic jobs go to ", others, ".")
+        if others
+        else f"{said}.",
         "It starts when one of those jobs ends, or when the policy takes workers from them: it divides the GPUs again every minute.",
-        blockers=tuple(others),
+        blockers=others,
     )
 
 
@@ -91,15 +93,19 @@ _STARTS_WHEN = {
 
 def awaiting_preemption(preemptions: Sequence[Preemption]) -> WaitingReason:
     """Return the reason of a job for which others are preempted."""
-    victims = [each.job for each in preemptions]
+    victims = tuple(each.job for each in preemptions)
     largest = max((each.action for each in preemptions), key=list(PreemptionAction).index)
     its, cost_of = ("its", "it costs") if len(victims) == 1 else ("their", "it costs each of them")
     cost_seconds = max(each.cost_seconds for each in preemptions)
     return WaitingReason(
         WaitingCode.AWAITING_PREEMPTION,
-        f"Waiting for {listed(victims)} to release {its} GPUs: preempted for this job; {cost_of} about {format_seconds(cost_seconds)}.",
+        JobSentence(
+            "Waiting for ",
+            victims,
+            f" to release {its} GPUs: preempted for this job; {cost_of} about {format_seconds(cost_seconds)}.",
+        ),
         _STARTS_WHEN[largest],
-        blockers=tuple(victims),
+        blockers=victims,
     )
 
 
@@ -117,7 +123,7 @@ def awaiting_release(releasing: Sequence[str]) -> WaitingReason:
     names = tuple(dict.fromkeys("/".join(key.split("/")[:2]) for key in releasing))
     return WaitingReason(
         WaitingCode.AWAITING_RELEASE,
-        f"Waiting for {listed(names)} to release {'its' if len(names) == 1 else 'their'} GPUs.",
+        JobSentence("Waiting for ", names, f" to release {'its' if len(names) == 1 else 'their'} GPUs."),
         "It starts when their workers are gone or paused.",
         blockers=names,
     )
@@ -130,13 +136,13 @@ def reserved(holders: Sequence[Job], start_seconds: float) -> WaitingReason:
         holders: the jobs that must release GPUs until then.
         start_seconds: the time until then; infinite: unknown.
     """
-    keys = [holder.key for holder in holders]
+    keys = tuple(holder.key for holder in holders)
     when = "when they end" if math.isinf(start_seconds) else f"in about {format_seconds(start_seconds)}"
     return WaitingReason(
         WaitingCode.HAS_RESERVATION,
-        f"Goes first, and waits for GPUs of {listed(keys)}, which may not be preempted yet.",
+        JobSentence("Goes first, and waits for GPUs of ", keys, ", which may not be preempted yet."),
         f"It starts {when}; until then no job may start that would delay it.",
-        blockers=tuple(keys[:NAMED]),
+        blockers=keys[:NAMED],
     )
 
 
@@ -144,8 +150,12 @@ def behind_reservation(key: str) -> WaitingReason:
     """Return the reason of a job that would delay one that goes first."""
     return WaitingReason(
         WaitingCode.BEHIND_OTHERS,
-        f"{key} goes first and has GPUs reserved; this job could not be preempted when {key} is to start.",
-        f"It is considered once {key} has started, or when other GPUs are free.",
+        JobSentence(
+            "",
+            (key,),
+            " goes first and has GPUs reserved; this job could not be preempted when that one is to start.",
+        ),
+        "It is considered once that job has started, or when other GPUs are free.",
         blockers=(key,),
     )
 
@@ -154,8 +164,10 @@ def behind(key: str) -> WaitingReason:
     """Return the reason of a job that may not pass another one."""
     return WaitingReason(
         WaitingCode.BEHIND_OTHERS,
-        f"{key} is ahead of it and waits for the same GPUs; the order policy lets no job pass.",
-        f"It is considered once {key} has started.",
+        JobSentence(
+            "", (key,), " is ahead of it and waits for the same GPUs; the order policy lets no job pass."
+        ),
+        "It is considered once that job has started.",
         blockers=(key,),
     )
 
@@ -235,7 +247,11 @@ def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
         return None
     return WaitingReason(
         WaitingCode.AWAITING_PROFILE,
-        f"It needs {needs(job.demand)}, and the shared GPUs have too little memory for it: {best.message}.",
+        within(
+            f"It needs {needs(job.demand)}, and the shared GPUs have too little memory for it: ",
+            best.message,
+            ".",
+        ),
         "It can start when the first iterations of these jobs have been measured, or when one of them ends.",
         lacking_bytes=best.lacking_bytes,
         blockers=best.blockers,

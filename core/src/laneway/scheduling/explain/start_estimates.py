@@ -20,7 +20,6 @@ from laneway.scheduling.explain.forecast import (
     estimated_starts,
     expected_left_seconds,
 )
-from laneway.scheduling.explain.listing import listed
 from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
 from laneway.scheduling.gpus.views import IDLE, Level
 from laneway.scheduling.model.gpu_class import GPUClass
@@ -198,7 +197,7 @@ class _Holders:
         """Return the basis of an estimate for a job that can run on these GPUs, in sentences."""
         models = sorted({group.gpu_class.model for group in groups})
         converted = [model for model in models if self._trust and job.estimated_on(model) is not None]
-        how = f" Its run time on {listed(converted)} is an estimate." if converted else ""
+        how = f" Its run time on {' and '.join(converted)} is an estimate." if converted else ""
         return self._of_holders(groups) + how
 
     def _of_holders(self, groups: Iterable[GPUGroup]) -> str:

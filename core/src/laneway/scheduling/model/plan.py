@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
+from laneway.api.job_names import Sentence
 from laneway.scheduling.model.held_rescale import HeldRescale
 from laneway.scheduling.model.snapshot import WorkerPlacement
 
@@ -113,8 +114,8 @@ class WaitingReason:
     """Why a job waits, and what would let it run."""
 
     code: WaitingCode
-    message: str
-    """Why, as a sentence with numbers."""
+    message: Sentence
+    """Why, with numbers."""
 
     unblock: str
     """What would let it run, as a sentence."""
@@ -195,8 +196,8 @@ class Preemption:
 
     job: str
     reason: PreemptionReason
-    message: str
-    """Why, as a sentence."""
+    message: Sentence
+    """Why."""
 
     preemptor: str | None
     """The job that gets its GPUs; None if it stops by itself."""

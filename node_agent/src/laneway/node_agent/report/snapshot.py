@@ -11,6 +11,7 @@ from laneway.api.enforcement import Enforcement, stronger
 from laneway.api.goodput_status import BatchStatus
 from laneway.api.gpu_node import SessionState
 from laneway.api.inventory import InventoryGPU
+from laneway.api.job_names import JobSentence
 from laneway.node_agent.report.order_message import order_message
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
@@ -98,12 +99,8 @@ class GPUSnapshot:
 
 def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
     """Take a snapshot of a GPU. Called on the loop's thread; costs a few microseconds per container."""
-    names = {
-        lease.key: f"{lease.record.namespace}/{lease.record.pod}"
-        for lease in (*turns.leases.values(), *turns.ended)
-    }
-    leases = [_take(turns, lease, ended=False, names=names) for lease in turns.leases.values()]
-    leases += [_take(turns, lease, ended=True, names=names) for lease in turns.ended]
+    leases = [_take(turns, lease, ended=False) for lease in turns.leases.values()]
+    leases += [_take(turns, lease, ended=True) for lease in turns.ended]
     log = turns.log
     return GPUSnapshot(
         gpu=turns.gpu,
@@ -120,7 +117,7 @@ def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
     )
 
 
-def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str]) -> LeaseSnapshot:
+def _take(turns: GPUTurns, lease: Lease, *, ended: bool) -> LeaseSnapshot:
     connected = bool(lease.connected)
     return LeaseSnapshot(
         record=lease.record,
@@ -148,7 +145,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         offloaded_bytes=lease.offloaded_bytes,
         accounted_bytes=lease.account.used_bytes,
         refusals=lease.account.refusals,
-        message=_message(turns, lease, ended=ended, names=names),
+        message=_message(turns, lease, ended=ended),
         processes=tuple(
             ProcessSnapshot(
                 session.pid,
@@ -175,7 +172,7 @@ def _remaining_seconds(lease: Lease) -> float | None:
     return remaining_seconds if math.isfinite(remaining_seconds) else None
 
 
-def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str]) -> str:
+def _message(turns: GPUTurns, lease: Lease, *, ended: bool) -> str:
     if ended:
         return "; ".join(text for text in (lease.eviction_message, lease.last_event) if text)
     parts = [order_message(lease)]
@@ -198,9 +195,7 @@ def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, 
     text = "; ".join(part for part in parts if part)
     blocking = turns.scheduler.memory.blocked_by(lease)
     if blocking is not None:
-        record = blocking.lease.record
-        sentence = f"Waiting for {record.namespace}/{record.pod} to release its memory: it {blocking.cause}."
-        text = f"{sentence} {text}".strip()
-    for key, name in names.items():
-        text = text.replace(key, name)
+        pod = f"{blocking.lease.record.namespace}/{blocking.lease.record.pod}"
+        waits = JobSentence("Waiting for ", (pod,), f" to release its memory: it {blocking.cause}.")
+        text = f"{waits.for_namespace(lease.record.namespace)} {text}".strip()
     return text[:1024]

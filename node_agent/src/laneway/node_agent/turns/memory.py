@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from laneway.api.job_names import sentence_for, within
 from laneway.lanes import (
     Lane,
     LaneRules,
     LaneTable,
     Outcome,
+    Refusal,
     SeenMemory,
     Tenant,
     counted_ephemeral_bytes,
@@ -96,7 +98,7 @@ class LaneMemory:
         outcome = self.table.admit(lease.tenant(), holds_memory=was_admitted and lease.holds_memory)
         if outcome.evict:
             outcome = self.table.admit(replace(lease.tenant(), resident_bytes=0, occupied_bytes=0))
-            lease.uncovered = _not_covered(outcome)
+            lease.uncovered = self._not_covered(lease, outcome)
         return self._apply(outcome)
 
     def measure(self, lease: Lease) -> frozenset[Lease]:
@@ -175,7 +177,7 @@ class LaneMemory:
         for waiting in self.table.waiting:
             if waiting.tenant.key == lease.key and not waiting.paused:
                 what = "lost its lane and gets no turns" if waiting.holds_memory else "waits for a lane"
-                return f"{what}: {waiting.refusal.message}"
+                return self._said_to(lease, f"{what}: ", waiting.refusal)
         return ""
 
     def fits(self, lease: Lease, running: Iterable[Lease], pending: Iterable[PendingRelease] = ()) -> bool:
@@ -213,7 +215,7 @@ class LaneMemory:
         outcome = self.table.resize(lease.tenant())
         lease.uncovered = ""
         if outcome.evict:
-            lease.uncovered = _not_covered(outcome)
+            lease.uncovered = self._not_covered(lease, outcome)
         return self._apply(outcome)
 
     def _resize_uncovered(self, changed: Lease) -> frozenset[Lease]:
@@ -239,7 +241,19 @@ class LaneMemory:
             members[turn_lane] = members.get(turn_lane, ()) + tuple(self._leases[key] for key in lane.tenants)
         self._members = members
 
+    def _not_covered(self, lease: Lease, outcome: Outcome) -> str:
+        what = "gets no turns and will be stopped if this persists: "
+        if outcome.refusal is None:
+            return f"{what}its memory exceeds what the GPU can cover"
+        return self._said_to(lease, what, outcome.refusal)
 
-def _not_covered(outcome: Outcome) -> str:
-    reason = outcome.refusal.message if outcome.refusal else "its memory exceeds what the GPU can cover"
-    return f"gets no turns and will be stopped if this persists: {reason}"
+    def _said_to(self, lease: Lease, before: str, refusal: Refusal) -> str:
+        """Return a refusal in words, with what goes before it; the lease's job gets them into its status."""
+        message = within(before, refusal.message)
+        if not isinstance(message, str):
+            message = message.renamed(self._pod_of)
+        return sentence_for(message, lease.record.namespace)
+
+    def _pod_of(self, key: str) -> str:
+        lease = self._leases.get(key)
+        return key if lease is None else f"{lease.record.namespace}/{lease.record.pod}"

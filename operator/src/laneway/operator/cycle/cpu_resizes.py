@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from laneway.api.job_conditions import ConditionType
+from laneway.api.job_names import JobSentence
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.scheduler_jobs import cpu_points
 from laneway.operator.cycle.scheduler_nodes import KeptCPUs
@@ -130,7 +131,7 @@ class CPUResizes:
         self._idle = False
         """Whether nothing is divided, and nothing that was divided before is left."""
 
-        self.held_back: dict[str, str] = {}
+        self.held_back: dict[str, JobSentence] = {}
         """By uid of a job that starts, and whose pods are not created yet: which CPUs are being given back for it, as a sentence."""
 
         self.lends = False
@@ -324,12 +325,11 @@ class CPUResizes:
                 this.take(each.node, request)
 
 
-def _awaited(node: str, coming: Mapping[str, int]) -> str:
-    """Return what a job waits for whose node is getting CPUs back, as a sentence."""
-    first, *more = sorted(coming)
-    others = f" and {len(more)} more {'jobs' if more[1:] else 'job'}" if more else ""
-    verb = "were" if more else "was"
-    return f"Waiting for {node} to take back {sum(coming.values()) / 1000:g} CPUs that {first}{others} {verb} lent."
+def _awaited(node: str, coming: Mapping[str, int]) -> JobSentence:
+    """Return what a job waits for whose node is getting CPUs back."""
+    before = f"Waiting for {node} to take back {sum(coming.values()) / 1000:g} CPUs that "
+    after = f" {'were' if len(coming) > 1 else 'was'} lent."
+    return JobSentence(before, tuple(sorted(coming)), after)
 
 
 def _lacks_or_has_more(jobs: JobCache, state: ClusterState) -> Iterator[bool]:

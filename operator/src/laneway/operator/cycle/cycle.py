@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from laneway.api.job_conditions import ConditionType
+from laneway.api.job_names import JobSentence
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.binding import may_bind
 from laneway.operator.cycle.cpu_resizes import CPUResizes, ResizeWrite
@@ -100,8 +101,8 @@ class CycleState:
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
     all_explained: bool = False
-    held_back: Mapping[str, str] = field(default_factory=dict)
-    """By uid of a job whose pods are not created yet: the CPUs that other workers are giving back for it, as a sentence."""
+    held_back: Mapping[str, JobSentence] = field(default_factory=dict)
+    """By uid of a job whose pods are not created yet: the CPUs that other workers are giving back for it."""
 
     concerned: set[str] = field(default_factory=set)
     """Uids of jobs whose new reason to wait is a step, and is written at once; and of those that were held back."""
@@ -331,7 +332,7 @@ class Cycle:
                 else:
                     self._defer(this, uid, at_once=True)
             elif not explains(
-                status, reason, partial(self._sync.refused, job.job)
+                key, status, reason, partial(self._sync.refused, job.job)
             ) or self._estimates.is_news(key, status.waiting):
                 self._defer(this, uid)
 
@@ -381,8 +382,9 @@ class Cycle:
             measured = self._sync.probes.added(uid, profile, after.job.status.attempt_workers)
             after = after.becomes(transitions.changed(after.job.status, profile=measured))
         if (awaited := this.held_back.get(uid)) and (waiting := after.job.status.waiting) is not None:
-            waiting = waiting.model_copy(update={"message": awaited})
+            waiting = waiting.model_copy(update={"message": awaited.for_namespace(record.namespace)})
             after = after.becomes(transitions.changed(after.job.status, waiting=waiting))
+            after = replace(after, waits_for=awaited.jobs)
         template = self._sync.templates.of(record)
         write = job_write(record, after, pods, template)
         if uid in this.held_back:

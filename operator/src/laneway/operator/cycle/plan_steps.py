@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
+from laneway.api.job_names import jobs_elsewhere, namespace_of, sentence_for, visible_jobs
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
@@ -92,11 +93,12 @@ def with_decision(
     events = (*events, *pending)
     if reason is not None:
         status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
+        reconciled = replace(reconciled, waits_for=reason.blockers)
         events = (*events, *_suspended(job.status, reason))
         if reason.code is WaitingCode.AWAITING_PREEMPTION:
             victims = [each for each in decision.preemptions.values() if each.preemptor == job.key]
             reconciled = replace(reconciled, awaits=frozenset(each.job for each in victims))
-            events = (*events, *_preempting(victims))
+            events = (*events, *_preempting(victims, job.namespace))
     return reconciled.becomes(status, *events)
 
 
@@ -122,16 +124,20 @@ def _preempt(
     now_seconds: float,
 ) -> ReconciledJob:
     """Pause, offload or evict a job, or stop it because it is suspended or rescaled to a number of workers."""
-    status, reason, message = reconciled.job.status, str(preemption.reason), preemption.message
+    status, reason, namespace = reconciled.job.status, str(preemption.reason), reconciled.job.namespace
+    message = sentence_for(preemption.message, namespace)
+    preemptor, cost_seconds = preemption.preemptor, preemption.cost_seconds
+    others = () if isinstance(preemption.message, str) else preemption.message.jobs
+    if preemptor is not None and namespace_of(preemptor) != namespace:
+        preemptor = None  # it is in the log only
     mine = tuple(pod for pod in pods if pod.attempt == status.attempt)
     reconciled = replace(reconciled, victims=mine)
-    preemptor, cost_seconds = preemption.preemptor, preemption.cost_seconds
     if preemption.action is not PreemptionAction.EVICT:
         status = transitions.asked_to_pause(
             status, preemption.action, reason, message, now_seconds, preemptor, cost_seconds
         )
         instruction = f"The job is told to {pausing.WORDS[preemption.action]}; expected cost {format_seconds(cost_seconds)}."
-        return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}"))
+        return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}", others=others))
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.suspended(status, message, now_seconds)
         event = JobEvent("Suspended", message)
@@ -143,22 +149,35 @@ def _preempt(
         consequence = (
             f" Its pods end; expected cost {format_seconds(cost_seconds)}." if cost_seconds > 0 else ""
         )
-        event = JobEvent("Preempted", message + consequence)
+        event = JobEvent("Preempted", message + consequence, others=others)
     pods_to_delete = tuple(pod for pod in pods if not pod.deleting)
     return replace(
         reconciled.becomes(status, event), state=JobState.TERMINATING, pods_to_delete=pods_to_delete
     )
 
 
-def _preempting(victims: list[Preemption]) -> tuple[JobEvent, ...]:
-    """Return what the victims of a job do, as one event; none where it has none."""
+def _preempting(victims: list[Preemption], namespace: str) -> tuple[JobEvent, ...]:
+    """Return what the victims of a job of a namespace do, as one event; none where it has none."""
     if not victims:
         return ()
-    text = "; ".join(
+    victims = sorted(victims, key=lambda each: each.job)
+    parts = [
         f"{each.job} {_PREEMPTED[each.action]} ({each.reason}, expected cost {format_seconds(each.cost_seconds)})"
-        for each in sorted(victims, key=lambda each: each.job)
-    )
-    return (JobEvent("Preempting", f"Preempting other jobs: {text}."),)
+        for each in victims
+        if namespace_of(each.job) == namespace
+    ]
+    for action, what in _PREEMPTED.items():
+        costs = [
+            each.cost_seconds
+            for each in victims
+            if each.action is action and namespace_of(each.job) != namespace
+        ]
+        if costs:
+            verb = what if len(costs) == 1 else what.replace("is ", "are ")
+            most = "expected cost" if len(costs) == 1 else "expected cost of each at most"
+            parts.append(f"{jobs_elsewhere(len(costs))} {verb} ({most} {format_seconds(max(costs))})")
+    message = f"Preempting other jobs: {'; '.join(parts)}."
+    return (JobEvent("Preempting", message, others=tuple(each.job for each in victims)),)
 
 
 def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEvent, ...]:
@@ -166,19 +185,19 @@ def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEve
     placed = transitions.condition(status, ConditionType.PLACED)
     if reason.code is not WaitingCode.SUSPENDED or (placed is not None and placed.reason == str(reason.code)):
         return ()
-    return (JobEvent("Suspended", reason.message),)
+    return (JobEvent("Suspended", str(reason.message)),)
 
 
-def explains(status: TrainingJobStatus, reason: WaitingReason, refused: Callable[[], str]) -> bool:
-    """Whether a status already gives this reason, and names the nodes that the job's template excludes."""
-    waiting = status.waiting
+def explains(key: str, status: TrainingJobStatus, reason: WaitingReason, refused: Callable[[], str]) -> bool:
+    """Whether a job's status already gives this reason, and names the nodes that the job's template excludes."""
+    waiting, namespace = status.waiting, namespace_of(key)
     return (
         waiting is not None
         and waiting.position == reason.position
         and waiting.reason == str(reason.code)
-        and waiting.message.startswith(reason.message)
+        and waiting.message.startswith(sentence_for(reason.message, namespace))
         and waiting.unblock == reason.unblock
-        and waiting.blockers == reason.blockers
+        and (waiting.blockers, waiting.blockers_elsewhere) == visible_jobs(reason.blockers, namespace)
         and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused() in waiting.message)
     )
 
@@ -199,14 +218,17 @@ def _explained(
     """Return the status of a waiting job with why it waits."""
     lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
     by_template = refused() if reason.code is WaitingCode.NODES_UNAVAILABLE else ""
-    message = " ".join(filter(None, [reason.message, by_template, *lately]))
+    namespace = namespace_of(key)
+    message = " ".join(filter(None, [sentence_for(reason.message, namespace), by_template, *lately]))
+    blockers, blockers_elsewhere = visible_jobs(reason.blockers, namespace)
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,
         unblock=reason.unblock,
         position=reason.position,
         since=status.waiting.since if status.waiting else None,
-        blockers=reason.blockers,
+        blockers=blockers,
+        blockers_elsewhere=blockers_elsewhere,
     )
     status = transitions.changed(status, waiting=with_estimate(key, waiting, status.waiting))
     if status.preemption is not None and status.placement:

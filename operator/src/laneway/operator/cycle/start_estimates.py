@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from laneway.api.job_names import namespace_of, visible_jobs
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ModelSpeedStatus, WaitingStatus
 from laneway.operator.pacing import FIRST_ESTIMATE_SECONDS, SUGGESTIONS_PER_CYCLE
@@ -106,16 +107,19 @@ class StartEstimates:
             before: what its status says of that.
         """
         estimate, suggested = self._estimates.get(key), self._suggestions.get(key)
-        ahead = waiting.ahead if estimate is None else estimate.ahead
+        ahead, elsewhere = visible_jobs(() if estimate is None else estimate.ahead, namespace_of(key))
         if before is not None and before.estimated_at is not None and not self.is_news(key, before):
             kept = {name: getattr(before, name) for name in _FIELDS}
-            return waiting.model_copy(update={"ahead": ahead or before.ahead, **kept})
+            if estimate is None:
+                ahead, elsewhere = before.ahead, before.ahead_elsewhere
+            return waiting.model_copy(update={"ahead": ahead, "ahead_elsewhere": elsewhere, **kept})
         if estimate is None and suggested is None:
             return waiting
         start_seconds = None if estimate is None else estimate.start_seconds
         return waiting.model_copy(
             update={
                 "ahead": ahead,
+                "ahead_elsewhere": elsewhere,
                 "estimated_start": None if start_seconds is None else format_time(start_seconds),
                 "estimate_basis": "" if estimate is None else estimate.basis,
                 "alternatives": () if suggested is None else suggested.changes,

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
+from laneway.api.job_names import visible_jobs
 from laneway.api.training_job import TrainingJobSpec
 from laneway.operator.cycle.cpu_resizes import ResizeWrite
 from laneway.operator.cycle.node_orders import NodeWrite
@@ -402,11 +403,17 @@ class Executor:
 
     def _note(self, write: JobWrite, now_seconds: float) -> None:
         """Record what was written in the log, the metrics and the job's events."""
-        job = write.job
+        job, waiting = write.job, write.status.waiting
         self.written_seconds[job.uid] = now_seconds
+        waits_for = write.after.waits_for
+        if (
+            waiting is not None and visible_jobs(waits_for, job.namespace).elsewhere
+        ):  # its status does not name all
+            logger.info("waiting", extra={"job": job.key, "reason": waiting.reason, "others": waits_for})
         for number, event in enumerate(write.after.events):
             level = logging.WARNING if event.warning else logging.INFO
-            logger.log(level, event.message, extra={"job": job.key, "reason": event.reason})
+            others = {"others": event.others} if event.others else {}
+            logger.log(level, event.message, extra={"job": job.key, "reason": event.reason, **others})
             reporter = self._leadership.identity
             self._writer.record(event_of(job, event, CYCLE.get(), number, reporter, now_seconds))
         job_counters.count(self._metrics.namespaces, write)

@@ -22,6 +22,8 @@ class JobEvent:
     reason: str
     message: str
     warning: bool = False
+    others: tuple[str, ...] = ()
+    """Keys of the other jobs that it is about, of all namespaces; for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class ReconciledJob:
 
     awaits: frozenset[str] = frozenset()
     """Keys of the jobs that are preempted for it."""
+
+    waits_for: tuple[str, ...] = ()
+    """Keys of the jobs that its reason to wait is about, of all namespaces; for the log."""
 
     events: tuple[JobEvent, ...] = ()
     priority: int = 0

@@ -119,7 +119,7 @@ def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             rows(
                 "Unfinished jobs",
-                "Shares: of GPUs, also while it starts or is paused. Held: of them, while it runs. A job's name leads to its dashboard.",
+                "Shares: of GPUs, also while it starts or is paused. Held: of them, while it runs. Suspended jobs are not listed. A job's name leads to its dashboard.",
                 (
                     ("Shares", of_job("sum", "laneway_job_gpu_share_ratio"), "short"),
                     ("Held", of_job("sum", "laneway_job_held_gpus"), "short"),

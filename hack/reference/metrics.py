@@ -22,7 +22,7 @@ _OBJECTS = {
     ("component", "version"): "1",
     ("model",): "GPU models",
     ("namespace",): "namespaces",
-    ("namespace", "training_job"): "unfinished jobs",
+    ("namespace", "training_job"): "unfinished jobs, not suspended",
     ("namespace", "training_job", "node", "gpu_uuid"): "GPUs of each job",
     ("node",): "nodes",
     ("node", "gpu_uuid"): "GPUs",
@@ -57,8 +57,9 @@ _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do no
 Every Prometheus metric of Laneway's components. The ports are in [contracts.md](contracts.md#ports-and-metrics). Each component also has the metrics
 of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
 
-- **Series**: how many there are at a time. The series of a job end when it finishes, those of a
-  container or lane with it; those of a namespace an hour after its last TrainingJob is gone. A figure that is not known has no series.
+- **Series**: how many there are at a time. The series of a job end when it finishes, and when it is suspended and its workers have ended; they go on
+  when it is resumed. Its status keeps the figures. The series of a container or lane end with it, those of a namespace an hour after its
+  last TrainingJob is gone. A figure that is not known has no series.
   Before the leader's first cycle, and on other replicas, there are no series of jobs and GPU models.
 - **`gpu_uuid`** is the label `UUID` of NVIDIA's dcgm-exporter; `node` is its label `Hostname` where
   the exporter runs with the node's name. To join:

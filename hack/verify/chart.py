@@ -68,15 +68,15 @@ def variants() -> list[Path]:
     ]
 
 
-def rendered(values: Path, *arguments: str) -> str:
-    """Returns the chart's objects, rendered with these values.
+def rendered(values: Path, *arguments: str, release: str = "laneway") -> str:
+    """Returns the chart's objects, rendered with these values for a release of this name.
 
     Raises:
         CheckFailedError: helm refused them.
     """
     command = [
         "template",
-        "laneway",
+        release,
         str(CHART),
         "--namespace",
         NAMESPACE,

@@ -1,10 +1,11 @@
-"""A release is installed from a real registry, as users install it: helm reads the chart there, and containerd the images.
+"""A signed release is installed from a real registry, as users install it: helm reads the chart there, and containerd the images.
 
 The registry runs on the node, because containerd speaks HTTP with registries on 127.0.0.1 only.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -23,10 +24,14 @@ from hack.demo.install import DEMO_VALUES, RELEASE, SYSTEM_NAMESPACE
 from hack.demo.target import Target, bring_up_embedded
 from hack.images.architectures import host
 from hack.images.targets import version
+from hack.release.build import sign_release
 from hack.release.chart import build_chart
+from hack.release.checksums import SUMS, write_checksums
 from hack.release.images import build_images
 from hack.release.publish import CHART_REPOSITORY, publish
+from hack.release.signatures import ANNOTATION
 from tests.e2e.conftest import CLUSTER
+from tests.support.release_key import ReleaseKey, throw_away_key
 
 IMAGES = ("operator", "device-plugin", "node-agent", "client", "board")
 PORT = 5000
@@ -88,18 +93,55 @@ def answers(url: str) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Release:
+    """What was published."""
+
+    digests: dict[str, str]
+    """Of the images, by name."""
+
+    published: dict[str, str]
+    """All digests, by reference."""
+
+    folder: Path
+    key: ReleaseKey
+
+
 @pytest.fixture(scope="module")
-def digests(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The images of this tree for this machine and a chart that names them, published."""
+def release(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The images of this tree for this machine and a chart that names them, signed and published."""
     dist: Path = tmp_path_factory.mktemp("dist")
-    built_images = build_images(dist, version(), 0, IMAGES, [host()])
-    build_chart(dist, built_images, 0)
-    publish(dist, registry.here, version(), insecure=True)
-    return built_images
+    key = throw_away_key(tmp_path_factory.mktemp("key"))
+    digests = build_images(dist, version(), 0, IMAGES, [host()])
+    build_chart(dist, digests, 0)
+    write_checksums(dist)
+    sign_release(dist, key.private, 0)
+    return Release(digests, publish(dist, registry.here, version(), insecure=True), dist, key)
+
+
+def test_what_is_published_is_signed(registry: Registry, release: Release, tmp_path: Path) -> None:
+    def crane(*words: str) -> str:
+        command = [built("crane"), "--insecure", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert release.key.verifies(release.folder / SUMS, release.folder / f"{SUMS}.sig")
+    repositories = [*(f"laneway/{name}" for name in IMAGES), CHART_REPOSITORY]
+    for repository in repositories:
+        there = f"{registry.here}/{repository}"
+        digest = release.published[f"{there}:{version()}"]
+        # Where cosign looks for it.
+        (layer,) = json.loads(crane("manifest", f"{there}:{digest.replace(':', '-')}.sig"))["layers"]
+        payload, signature = tmp_path / "payload", tmp_path / "signature"
+        payload.write_text(crane("blob", f"{there}@{layer['digest']}"), encoding="utf-8")
+        signature.write_text(layer["annotations"][ANNOTATION], encoding="ascii")
+        assert release.key.verifies(payload, signature), repository
+        critical = json.loads(payload.read_bytes())["critical"]
+        assert critical["image"] == {"docker-manifest-digest": digest}
+        assert critical["identity"] == {"docker-reference": f"ghcr.io/{repository}"}
 
 
 def test_helm_installs_from_a_registry(
-    target: Target, cluster: RunningCluster, registry: Registry, digests: dict[str, str]
+    target: Target, cluster: RunningCluster, registry: Registry, release: Release
 ) -> None:
     helm = [built("helm"), "--kubeconfig", target.kubeconfig, "install", RELEASE]
     chart = [f"oci://{registry.here}/{CHART_REPOSITORY}", "--version", version(), "--plain-http"]
@@ -109,10 +151,12 @@ def test_helm_installs_from_a_registry(
     subprocess.run([*helm, *chart, *options], check=True)
 
     pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE)["items"]
-    wanted = {f"{registry.on_node}/laneway/{name}:{version()}@{digest}" for name, digest in digests.items()}
+    wanted = {
+        f"{registry.on_node}/laneway/{name}:{version()}@{digest}" for name, digest in release.digests.items()
+    }
     assert {container["image"] for pod in pods for container in containers(pod["spec"])} == wanted
     ids = {status["imageID"].rpartition("@")[2] for pod in pods for status in statuses(pod["status"])}
-    assert ids == set(digests.values())
+    assert ids == set(release.digests.values())
 
 
 def containers(spec: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:

@@ -40,11 +40,12 @@ def greet(word: str) -> None:
     print(word, "$HOME 'quoted'", os.environ["RANK"])
 
 
-def sleep() -> None:
+def count_seconds() -> None:
     import time
 
-    print("sleeping", flush=True)
-    time.sleep(600)
+    for second in range(600):
+        print(second, flush=True)
+        time.sleep(1)
 
 
 def test_a_function_runs_in_all_workers(bench: Bench, client: TrainingJobClient) -> None:
@@ -75,7 +76,7 @@ def test_a_script_with_a_module_beside_it_is_submitted(
 
 
 def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: TrainingJobClient) -> None:
-    name = client.train(CustomTrainer(func=sleep, image=IMAGE, resources_per_node=SHARE))
+    name = client.train(CustomTrainer(func=count_seconds, image=IMAGE, resources_per_node=SHARE))
     client.wait_for_job_status(name, {"Running"})
     entered = shell(bench, "exec", name, "--", "sh", "-c", "echo in $0", "the worker")
     assert entered.stdout == "in the worker\n", entered.stderr
@@ -84,9 +85,13 @@ def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: Trainin
     client.wait_for_job_status(name, {"Suspended"})
     assert shell(bench, "resume", name).returncode == 0
     client.wait_for_job_status(name, {"Running"})
-    followed = client.get_job_logs(name, follow=True)
-    assert next(followed) == "sleeping"
-    followed.close()  # type: ignore[attr-defined]  # it is a generator
+    (log,) = client.worker_logs(name, worker=0, container=None, follow=True).values()
+    lines = log.lines()
+    assert [next(lines) for _ in range(3)] == ["0", "1", "2"]
+    assert log._stream is not None
+    log._stream.close()  # a lost connection: the log is read on with the kubelet's timestamps and sinceTime
+    assert [next(lines) for _ in range(3)] == ["3", "4", "5"]
+    log.close()
 
 
 def test_the_doctor_finds_nothing_wrong(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

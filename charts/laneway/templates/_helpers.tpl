@@ -36,20 +36,20 @@
 
 {{- define "laneway.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-app.kubernetes.io/name: {{ include "laneway.name" . }}
+app.kubernetes.io/name: {{ include "laneway.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/part-of: laneway
 {{- end -}}
 
 {{/* Labels that select a component's pods: (dict "root" $ "component" "operator"), of a group if root has one. They never change, because a Deployment's selector is immutable. */}}
 {{- define "laneway.selector" -}}
-app.kubernetes.io/name: {{ include "laneway.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "laneway.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .root.Group }}
-laneway.dev/node-group: {{ . }}
+laneway.dev/node-group: {{ . | quote }}
 {{- end }}
 {{- end -}}
 

@@ -20,7 +20,7 @@ httpGet: {path: {{ .path }}, port: {{ .port }}}
 {{- $secure := .root.Values.metrics.secure -}}
 {{- $probePort := add .port 20000 -}}
 - name: {{ .name }}-proxy
-  image: {{ include "laneway.image" (dict "root" .root "image" $secure.image) }}
+  image: {{ include "laneway.image" (dict "root" .root "image" $secure.image) | quote }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args:
     - --secure-listen-address=:{{ .port }}
@@ -31,7 +31,7 @@ httpGet: {path: {{ .path }}, port: {{ .port }}}
     - --tls-private-key-file=/etc/metrics-tls/tls.key
     {{- end }}
   ports:
-    - {name: {{ .name }}, containerPort: {{ .port }}}
+    - {name: {{ .name | quote }}, containerPort: {{ .port }}}
   livenessProbe:
     httpGet: {path: /healthz, port: {{ $probePort }}, scheme: HTTPS}
     periodSeconds: 10
@@ -54,6 +54,6 @@ httpGet: {path: {{ .path }}, port: {{ .port }}}
 {{- define "laneway.metricsProxyVolume" -}}
 {{- if and .Values.metrics.secure.enabled .Values.metrics.secure.tlsSecret -}}
 - name: metrics-tls
-  secret: {secretName: {{ .Values.metrics.secure.tlsSecret }}}
+  secret: {secretName: {{ .Values.metrics.secure.tlsSecret | quote }}}
 {{- end -}}
 {{- end -}}

@@ -8,8 +8,8 @@
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
-  name: {{ include "laneway.mpsName" . }}
-  namespace: {{ include "laneway.nodeNamespace" . }}
+  name: {{ include "laneway.mpsName" . | quote }}
+  namespace: {{ include "laneway.nodeNamespace" . | quote }}
   labels:
     {{- include "laneway.labels" . | nindent 4 }}
     app.kubernetes.io/component: mps-daemon
@@ -24,7 +24,7 @@ spec:
       labels:
         {{- $selector | nindent 8 }}
     spec:
-      serviceAccountName: {{ include "laneway.nodeName" . }}   # has OpenShift's SCC `privileged`
+      serviceAccountName: {{ include "laneway.nodeName" . | quote }}   # has OpenShift's SCC `privileged`
       automountServiceAccountToken: false
       hostPID: true
       {{- with .Values.imagePullSecrets }}
@@ -32,14 +32,14 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with .Values.node.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       {{- with .Values.node.runtimeClassName }}
-      runtimeClassName: {{ . }}
+      runtimeClassName: {{ . | quote }}
       {{- end }}
       containers:
         - name: mps-daemon
-          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.agent.image) }}
+          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.agent.image) | quote }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args: [mps-daemon]
           env:

@@ -49,8 +49,8 @@ readOnlyRootFilesystem: true
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ include "laneway.nodeGroupName" . }}
-  namespace: {{ include "laneway.nodeNamespace" . }}
+  name: {{ include "laneway.nodeGroupName" . | quote }}
+  namespace: {{ include "laneway.nodeNamespace" . | quote }}
   labels:
     {{- include "laneway.labels" . | nindent 4 }}
 data:
@@ -69,8 +69,8 @@ data:
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
-  name: {{ include "laneway.nodeGroupName" . }}
-  namespace: {{ include "laneway.nodeNamespace" . }}
+  name: {{ include "laneway.nodeGroupName" . | quote }}
+  namespace: {{ include "laneway.nodeNamespace" . | quote }}
   labels:
     {{- include "laneway.labels" . | nindent 4 }}
     app.kubernetes.io/component: node
@@ -88,7 +88,7 @@ spec:
         {{- $hash := printf "%s %s" (include "laneway.nodeConfig" .) (toYaml .Values.gpu) | sha256sum | trunc 16 }}
         {{- mustMerge (dict "laneway.dev/config-hash" $hash) .Values.node.podAnnotations | toYaml | nindent 8 }}
     spec:
-      serviceAccountName: {{ include "laneway.nodeName" . }}
+      serviceAccountName: {{ include "laneway.nodeName" . | quote }}
       hostPID: true
       {{- with .Values.imagePullSecrets }}
       imagePullSecrets:
@@ -99,14 +99,14 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with .Values.node.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       {{- with .Values.node.runtimeClassName }}
-      runtimeClassName: {{ . }}
+      runtimeClassName: {{ . | quote }}
       {{- end }}
       initContainers:
         - name: client
-          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.client.image) }}
+          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.client.image) | quote }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args: [/var/lib/laneway/client]
           resources:
@@ -117,7 +117,7 @@ spec:
             - {name: client, mountPath: /var/lib/laneway/client}
       containers:
         - name: device-plugin
-          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.devicePlugin.image) }}
+          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.devicePlugin.image) | quote }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args:
             - --config=/etc/laneway/node.yaml
@@ -161,13 +161,13 @@ spec:
             - {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true, mountPropagation: HostToContainer}
             {{- with include "laneway.runtimeSocket" . }}
             # The folder, because a restarted runtime creates a new socket. HostToContainer: an unmount on the host takes effect here.
-            - {name: runtime, mountPath: {{ dir . }}, readOnly: true, mountPropagation: HostToContainer}
+            - {name: runtime, mountPath: {{ dir . | quote }}, readOnly: true, mountPropagation: HostToContainer}
             {{- end }}
             {{- with .Values.node.devicePlugin.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
         - name: node-agent
-          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.agent.image) }}
+          image: {{ include "laneway.image" (dict "root" $ "image" .Values.node.agent.image) | quote }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args:
             - --config=/etc/laneway/node.yaml
@@ -231,7 +231,7 @@ spec:
         {{- end }}
       volumes:
         - name: config
-          configMap: {name: {{ include "laneway.nodeGroupName" . }}}
+          configMap: {name: {{ include "laneway.nodeGroupName" . | quote }}}
         - name: tmp
           emptyDir: {sizeLimit: 16Mi}
         - name: run
@@ -243,11 +243,11 @@ spec:
         {{- if eq .Values.gpu.source "nvml" }}
         {{- with .Values.node.cdiFolder }}
         - name: cdi-static
-          hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+          hostPath: {path: {{ . | quote }}, type: DirectoryOrCreate}
         {{- end }}
         {{- with .Values.node.nvidiaRuntimeFolder }}
         - name: nvidia-runtime
-          hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+          hostPath: {path: {{ . | quote }}, type: DirectoryOrCreate}
         {{- end }}
         {{- end }}
         {{- with include "laneway.driverRoot" . }}
@@ -255,14 +255,14 @@ spec:
           hostPath: {path: {{ . | quote }}, type: Directory}
         {{- end }}
         - name: client
-          hostPath: {path: {{ .Values.node.clientFolder }}, type: DirectoryOrCreate}
+          hostPath: {path: {{ .Values.node.clientFolder | quote }}, type: DirectoryOrCreate}
         - name: device-plugins
           hostPath: {path: /var/lib/kubelet/device-plugins, type: Directory}
         - name: pod-resources
-          hostPath: {path: {{ trimSuffix "/" .Values.node.kubeletFolder }}/pod-resources, type: Directory}
+          hostPath: {path: {{ printf "%s/pod-resources" (trimSuffix "/" .Values.node.kubeletFolder) | quote }}, type: Directory}
         {{- with include "laneway.runtimeSocket" . }}
         - name: runtime
-          hostPath: {path: {{ dir . }}, type: DirectoryOrCreate}   # a node may have another runtime with its socket elsewhere
+          hostPath: {path: {{ dir . | quote }}, type: DirectoryOrCreate}   # a node may have another runtime with its socket elsewhere
         {{- end }}
         {{- with include "laneway.metricsProxyVolume" . }}
         {{- . | nindent 8 }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from laneway.api import retries
 from laneway.board import api_server, feed, server
 from laneway.board.access import Access, OwnKubeconfig, ViewerToken
-from laneway.board.api_server import Endpoint
+from laneway.board.api_server import Endpoint, View
 from laneway.board.server import application
 
 from tests.integration.board.played_api import JOBS, NODES, PlayedAPI, job
@@ -321,6 +322,21 @@ async def test_a_viewer_that_reads_nothing_keeps_neither_connection_nor_memory(
         while serves.connections:  # noqa: ASYNC110 - a server does not tell of lost connections
             await asyncio.sleep(0.01)
     writer.transport.abort()
+
+
+async def test_what_was_sent_takes_no_memory(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_VIEWS_OF_A_PIECE", 2)
+    api.lists[JOBS] = [job(name) for name in ("a", "b", "c")]
+    async with board.get("/api/objects", headers=TOKEN) as stream:
+        first = await next_event(stream, "jobs")
+        assert [view["name"] for view in first["set"]] == ["a", "b", "c"]
+        async with asyncio.timeout(30):
+            while any(isinstance(each, View) for each in gc.get_objects()):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        api.events.put_nowait({"type": "ADDED", "object": job("d", 2)})
+        assert [view["name"] for view in (await next_event(stream, "jobs"))["set"]] == ["d"]
 
 
 async def test_an_answer_that_never_ends_is_cut_off(

@@ -30,6 +30,22 @@ def test_no_label_is_written_twice(tmp_path: Path, label: str) -> None:
     assert list(yaml.load_all(rendered(values), Loader=_Strict))
 
 
+def test_no_label_that_the_chart_sets_is_written_twice_or_replaced(tmp_path: Path) -> None:
+    def found(common: dict[str, str]) -> list[dict[str, str]]:
+        values = tmp_path / "values.yaml"
+        values.write_text(yaml.safe_dump(yaml.safe_load(ALL % "serviceMonitor") | {"commonLabels": common}))
+        text = rendered(values, "--set", "crds.enabled=false")  # a CRD takes the loader a second
+        objects = [each for each in yaml.load_all(text, Loader=_Strict) if each]
+        templates = [each["spec"]["template"] for each in objects if "template" in each.get("spec", {})]
+        return [each["metadata"].get("labels", {}) for each in (*objects, *templates)]
+
+    own = found({})
+    keys = {key for labels in own for key in labels}
+    assert "rbac.authorization.k8s.io/aggregate-to-edit" in keys
+    for before, after in zip(own, found(dict.fromkeys(keys, "common")), strict=True):
+        assert before.items() <= after.items()
+
+
 ALL = """
 operator: {podAnnotations: {laneway.dev/config-hash: x}}
 node: {namespace: laneway-nodes, podAnnotations: {laneway.dev/config-hash: x}}

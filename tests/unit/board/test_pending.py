@@ -16,14 +16,13 @@ from laneway.board.api_server import (
     Regained,
     Removed,
     UnreachableError,
+    View,
 )
 from laneway.board.feed import Pending, failure
 
-_views = st.builds(
-    lambda key, value: {"key": key, "value": value}, st.sampled_from("abcd"), st.integers(0, 9)
-)
+_views = st.builds(lambda key, value: View(key, b"%d" % value), st.sampled_from("abcd"), st.integers(0, 9))
 _changes = st.one_of(
-    st.builds(Listed, st.lists(_views, max_size=4, unique_by=lambda view: view["key"])),
+    st.builds(Listed, st.lists(_views, max_size=4, unique_by=lambda view: view.key)),
     st.builds(Changed, _views),
     st.builds(Removed, _views),
 )
@@ -36,7 +35,7 @@ def _shown(objects: dict[str, Any], message: dict[str, Any] | None) -> dict[str,
     shown = {} if message["reset"] else dict(objects)
     for key in message["removed"]:
         shown.pop(key, None)
-    return shown | {view["key"]: view for view in message["set"]}
+    return shown | {view.key: view for view in message["set"]}
 
 
 @given(st.lists(st.lists(_changes, max_size=6), max_size=6))
@@ -62,7 +61,7 @@ def test_it_holds_one_view_an_object_at_most(changes: list[Change]) -> None:
     for change in changes:
         pending.add(change)
     message = pending.message() or {"set": [], "removed": []}
-    keys = [view["key"] for view in message["set"]]
+    keys = [view.key for view in message["set"]]
     assert len(keys) == len(set(keys)) <= 4
     assert not set(keys) & set(message["removed"])
 

@@ -297,6 +297,23 @@ def test_what_is_lost_of_a_job_is_named(path: str, value: Any, says: str) -> Non
     assert any(note.startswith(says) for note in converted.notes), converted.notes
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_another_container_gives_up_the_trainers_name(kind: str) -> None:
+    job = deepcopy(BATCH_JOB)
+    pod = job["spec"]["template"]["spec"]
+    others = [{"name": "trainer", "image": "x"}, {"name": "trainer-2", "image": "x"}]
+    pod["initContainers"] = []
+    pod[kind] += others
+    pod["containers"].append({"name": "logs", "image": "x"})
+    converted = convert(job, None)
+    written = checked(converted)["spec"]["template"]["spec"]
+    names = [each["name"] for each in (*written["containers"], *written.get("initContainers", ()))]
+    assert (names[0], written["containers"][0]["image"]) == ("trainer", "bert:1")
+    assert sorted(names) == ["logs", "trainer", "trainer-2", "trainer-3"]
+    assert any("was renamed to trainer-3" in note for note in converted.notes)
+    assert "container main was renamed to trainer: Laneway gives it the GPUs" in converted.notes
+
+
 def test_a_job_that_runs_no_pods_is_suspended() -> None:
     (job,) = convert(changed(BATCH_JOB, "spec.parallelism", 0), None).objects
     assert job["spec"]["suspend"] is True

@@ -37,6 +37,17 @@ def test_a_script_of_this_machine_is_sent(
     assert job["metadata"]["name"].startswith("my-train-")
 
 
+def test_a_package_beside_a_script_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own_models").mkdir()
+    (tmp_path / "own_models" / "__init__.py").touch()
+    (tmp_path / "train.py").write_text("import own_models", encoding="utf-8")
+    assert (
+        main(["submit", "--dry-run", "client", "--", "python", str(tmp_path / "train.py")]) == exit_codes.OK
+    )
+    says = f"laneway: train.py imports own_models ({tmp_path / 'own_models'}), which is not sent with it"
+    assert capsys.readouterr().err.startswith(says)
+
+
 def test_the_launcher_is_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "1.py").touch()
     words = ["--gpus", "2", "--", "torchrun", "--max-restarts=0", str(tmp_path / "1.py")]

@@ -9,6 +9,7 @@ import urllib.request
 from laneway.operator.cycle.held_parts import HeldParts
 from laneway.operator.cycle.job_figures import job_gauges, no_gauges
 from laneway.operator.http_server import serve
+from laneway.operator.lifecycle import transitions
 from laneway.operator.metrics import Metrics
 
 from tests.unit.operator.builders import NOW, a_job, a_pod, reconciled_job_of
@@ -33,6 +34,23 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     metrics.show(no_gauges)
     page = metrics.render().decode()
     assert "ns" not in {label for line in page.splitlines() for label in line.split('"')}
+
+
+def test_a_suspended_job_is_counted_and_has_no_series_of_its_own() -> None:
+    metrics = Metrics()
+    builder = a_job("a").share(40).placed("n1", percent=40).running(since=NOW)
+    job = builder.status(attained_service_gpu_milliseconds=12_500).record
+    stopping = reconciled_job_of(
+        builder.spec(suspend=True).record, a_pod(job).running(since=NOW).deleting().record
+    )
+    metrics.show(lambda: job_gauges([stopping], {}, HeldParts(), NOW))
+    assert SERVICE in metrics.render().decode(), "its workers still save a checkpoint"
+
+    at_rest = reconciled_job_of(builder.after(transitions.suspended, "Suspended.", NOW).record)
+    metrics.show(lambda: job_gauges([at_rest], {}, HeldParts(), NOW))
+    page = metrics.render().decode()
+    assert 'laneway_jobs{namespace="ns",state="suspended"} 1.0' in page
+    assert 'training_job="a"' not in page
 
 
 async def test_health_is_told_with_the_reason() -> None:

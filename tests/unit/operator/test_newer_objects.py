@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 from laneway.api.gpu_node import GPUNodeSpec
+from laneway.operator.lifecycle.pausing import pause_action
 from laneway.operator.state.records.gpu_node_record import parse_gpu_node
 from laneway.operator.state.records.job_record import parse_job
+from laneway.scheduling import PreemptionAction
+
+from tests.unit.operator.builders import a_job
 
 GPU = {
     "uuid": "GPU-1",
@@ -62,6 +66,17 @@ def test_a_job_with_a_field_of_a_newer_crd_is_accepted() -> None:
         },
     }
     assert parse_job(raw).problem == ""
+
+
+def test_a_preemption_of_a_newer_operator_goes_on_as_a_pause() -> None:
+    """After a roll-back: a job whose status cannot be read is left alone for ever, with its GPUs."""
+    raw = a_job().placed("n1").running().raw
+    preemption = {"action": "Snapshot", "since": "2026-01-31T12:00:00Z"}
+    raw["status"] |= {"preemption": preemption, "lastPreemption": preemption}
+    raw["status"]["conditions"][0]["status"] = "Newer"
+    read = parse_job(raw)
+    assert (read.problem, read.malformed_status) == ("", False)
+    assert pause_action(read.status) is PreemptionAction.PAUSE
 
 
 @pytest.mark.parametrize("state", ["Restoring", {"phase": "Restoring"}])

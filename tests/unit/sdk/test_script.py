@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -145,6 +146,56 @@ def test_modules_beside_a_script_are_sent_with_it(tmp_path: Path) -> None:
     assert sorted(item["path"] for item in items) == sorted(script.files)
     named = {item["fieldRef"]["fieldPath"].split("'")[1] for item in items}
     assert named == template["metadata"]["annotations"].keys()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with a module and two packages, from which Python runs."""
+    (tmp_path / "own_losses.py").touch()
+    for package in ("own_models", "own_data"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_modules_of_this_machine_that_a_function_imports_are_named(project: Path) -> None:
+    def train() -> None:
+        import json
+
+        import own_losses
+        import pytest
+        from own_models.bert import Bert
+
+        print(json, pytest, own_losses, Bert)
+
+    losses, models = project / "own_losses.py", project / "own_models"
+    named = re.escape(
+        f"train imports own_losses ({losses}), own_models ({models}), which are not sent with it"
+    )
+    with pytest.warns(UserWarning, match=f"{named}.*CustomTrainerScript"):
+        script_of_function(train, None)
+
+
+def test_a_relative_import_of_a_function_is_refused() -> None:
+    def train() -> None:
+        from . import model
+
+        print(model)
+
+    with pytest.raises(WrongArgumentError, match="train imports relatively"):
+        script_of_function(train, None)
+
+
+def test_packages_beside_a_script_are_named(project: Path) -> None:
+    (project / "train.py").write_text("import own_losses, own_models.bert, own_absent", encoding="utf-8")
+    (project / "own_losses.py").write_text("import own_data", encoding="utf-8")
+    named = re.escape(
+        f"own_data ({project / 'own_data'}), own_models ({project / 'own_models'}), which are not"
+    )
+    with pytest.warns(UserWarning, match=f"train.py imports {named}"):
+        script = script_of_file(project / "train.py")
+    assert set(script.files) == {"train.py", "own_losses.py"}
 
 
 def test_the_mark_that_editors_of_windows_write_first_is_left_out(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from yarl import URL
 Credential = Callable[[], Awaitable[str | None]]
 """Returns the header ``Authorization`` of a request; None where the TLS client certificate says who asks."""
 
-View = dict[str, Any]
-
 _AGENT_PORT = 9464
 _AGENT_SELECTOR = "app.kubernetes.io/part-of=laneway,app.kubernetes.io/component=node"
 _PAGE_OBJECTS = 250
@@ -59,6 +57,17 @@ def tls_context(authority: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authority)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page shows of an object."""
+
+    key: str
+    """``namespace/name``, or the name of an object without a namespace."""
+
+    json: bytes
+    """A fourth of the memory that its fields would take."""
 
 
 @dataclass(frozen=True)
@@ -131,20 +140,16 @@ class APIServer:
     ) -> None:
         await self._session.close()
 
-    async def follow_jobs(
+    def follow_jobs(
         self, namespace: str, credential: Credential, view: Callable[[Object], View]
     ) -> AsyncIterator[Change]:
-        """Yield the TrainingJobs of a namespace (empty: of all), then their changes, without end."""
+        """Return the TrainingJobs of a namespace (empty: of all), then their changes, without end."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-        async for change in self._follow(f"/apis/{GROUP}/{VERSION}{within}/trainingjobs", credential, view):
-            yield change
+        return self._follow(f"/apis/{GROUP}/{VERSION}{within}/trainingjobs", credential, view)
 
-    async def follow_nodes(
-        self, credential: Credential, view: Callable[[Object], View]
-    ) -> AsyncIterator[Change]:
-        """Yield the GPUNodes, then their changes, as ``follow_jobs`` does."""
-        async for change in self._follow(f"/apis/{GROUP}/{VERSION}/gpunodes", credential, view):
-            yield change
+    def follow_nodes(self, credential: Credential, view: Callable[[Object], View]) -> AsyncIterator[Change]:
+        """Return the GPUNodes, then their changes, as ``follow_jobs`` does."""
+        return self._follow(f"/apis/{GROUP}/{VERSION}/gpunodes", credential, view)
 
     async def job_events(self, namespace: str, job: str, credential: Credential) -> list[Object]:
         """Return the events about a TrainingJob."""
@@ -210,8 +215,9 @@ class APIServer:
             pause_seconds = _PAUSE_SECONDS
             try:
                 if not version:
-                    views, version = await self._list(path, credential, view)
-                    yield Listed(views)
+                    listed, version = await self._list(path, credential, view)
+                    yield listed
+                    del listed  # all objects: they would be kept as long as the watch
                     lost = False
                 async for event in self._watch(path, version, credential):
                     if lost:
@@ -230,7 +236,7 @@ class APIServer:
 
     async def _list(
         self, path: str, credential: Credential, view: Callable[[Object], View]
-    ) -> tuple[list[View], str]:
+    ) -> tuple[Listed, str]:
         views: list[View] = []
         query, limit = {"continue": ""}, _PAGE_OBJECTS
         while True:
@@ -248,7 +254,7 @@ class APIServer:
         version = text(page, "metadata", "resourceVersion")
         if not version:
             raise UnreachableError(f"GET {path}: the answer is no list of the Kubernetes API")
-        return views, version
+        return Listed(views), version
 
     async def _watch(self, path: str, version: str, credential: Credential) -> AsyncIterator[Object]:
         """Yield an empty event once the API server has answered, then its events until it ends the watch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from types import TracebackType
@@ -62,16 +63,16 @@ class Pending:
         elif isinstance(change, Listed):
             self._state = _LIVE
             self._reset, self._removed = True, set()
-            self._set = {view["key"]: view for view in change.views}
+            self._set = {view.key: view for view in change.views}
         elif isinstance(change, Changed):
-            self._set[change.view["key"]] = change.view
-            self._removed.discard(change.view["key"])
+            self._set[change.view.key] = change.view
+            self._removed.discard(change.view.key)
         else:
-            self._set.pop(change.view["key"], None)
-            self._removed.add(change.view["key"])
+            self._set.pop(change.view.key, None)
+            self._removed.add(change.view.key)
 
     def message(self) -> dict[str, Any] | None:
-        """Return the changes as the page expects them; None if there are none."""
+        """Return the changes as the page expects them, except that ``set`` holds each view as JSON; None if there are none."""
         if not (self._state or self._reset or self._set or self._removed):
             return None
         return {
@@ -87,8 +88,8 @@ class Feed:
 
     def __init__(self, api: APIServer, credential: Credential, namespace: str) -> None:
         self._follow: dict[str, Callable[[], AsyncIterator[Change]]] = {
-            JOBS: lambda: api.follow_jobs(namespace, credential, job_view),
-            NODES: lambda: api.follow_nodes(credential, node_view),
+            JOBS: lambda: api.follow_jobs(namespace, credential, lambda job: _encoded(job_view(job))),
+            NODES: lambda: api.follow_nodes(credential, lambda node: _encoded(node_view(node))),
         }
         self._pending = {name: Pending() for name in self._follow}
         self._changed = asyncio.Event()
@@ -125,3 +126,8 @@ class Feed:
         async for change in self._follow[name]():
             self._pending[name].add(change)
             self._changed.set()
+            del change  # it may be a list of all objects, and the next one may be hours away
+
+
+def _encoded(view: dict[str, Any]) -> View:
+    return View(view["key"], json.dumps(view, allow_nan=False, separators=(",", ":")).encode())

@@ -15,9 +15,14 @@ from aiohttp import web
 from laneway.api.listener import listen
 from laneway.board.access import ViewerToken
 from laneway.board.api_server import Endpoint, tls_context
+from laneway.board.connection_limit import BoundedListener
 from laneway.board.server import application
 
 _RELOAD_SECONDS = 60.0
+_IDLE_SECONDS = 75.0
+"""A connection without a complete request for so long is closed. Longer than nginx' 60 s, so that a proxy never reuses a closed one."""
+_MOST_CONNECTIONS = 512
+"""Twice the streams. A browser has up to six connections, a stream holds one."""
 
 
 def main() -> int:
@@ -41,9 +46,12 @@ def main() -> int:
 
 def serve(app: web.Application, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
     """Serve on a socket until SIGINT or SIGTERM."""
+    bounded = BoundedListener(listener, _MOST_CONNECTIONS)
+    app.middlewares.append(bounded.while_busy)
     web.run_app(
         app,
-        sock=listener,
+        sock=bounded,
+        keepalive_timeout=_IDLE_SECONDS,
         ssl_context=tls,
         print=None,
         access_log=None,

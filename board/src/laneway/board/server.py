@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from importlib import resources
@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 from laneway.board.access import Access, UnauthorizedError
-from laneway.board.api_server import APIServer, Credential, Endpoint, RefusedError, UnreachableError
+from laneway.board.api_server import APIServer, Credential, Endpoint, RefusedError, UnreachableError, View
 from laneway.board.feed import UNAUTHENTICATED, Feed, failure
 from laneway.board.turn_feed import follow_turns
 from laneway.board.views.event_view import event_views
@@ -50,6 +50,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEEPALIVE_SECONDS = 15.0
 _WRITE_SECONDS = 60.0
 """A viewer that reads an answer no faster loses its connection, and with it the watches and the memory that it costs."""
+_VIEWS_OF_A_PIECE = 100
 _MOST_STREAMS = 256
 _MOST_STREAMS_OF_A_VIEWER = 32
 """A page has two while it is seen."""
@@ -134,9 +135,12 @@ class _Board:
         async with Feed(self.api, credential, namespace) as feed:
             while True:
                 messages = await feed.next(_KEEPALIVE_SECONDS)
-                for name, message in messages.items():
+                while messages:
+                    message = messages.pop(name := next(iter(messages)))
+                    refused = _is_refusal(message)
                     yield name, message
-                    if _is_refusal(message):
+                    del message  # it may be large, and the next one may be hours away
+                    if refused:
                         return
                 yield "keepalive", None
 
@@ -164,8 +168,8 @@ class _Board:
                                 f"The cluster refuses the token: {message['source']['message']}"
                             )
                         await response.prepare(request)
-                    data = f"event: {name}\ndata: {json.dumps(message, allow_nan=False)}\n\n".encode()
-                    await _within_limit(request, response.write(data))
+                    await _within_limit(request, _write(response, _pieces(name, message)))
+                    del message
         except (ConnectionError, TimeoutError):
             pass  # the viewer has left, or reads nothing
         finally:
@@ -176,6 +180,28 @@ class _Board:
 def _is_refusal(message: dict[str, Any] | None) -> bool:
     """Whether a message of a stream says that the API server does not know the viewer: then the stream ends."""
     return ((message or {}).get("source") or {}).get("state") == UNAUTHENTICATED
+
+
+def _pieces(name: str, message: dict[str, Any] | None) -> Iterator[bytes]:
+    """Yield an event in pieces: that of ten thousand jobs would be three copies of 25 MB if it were put together."""
+    yield f"event: {name}\ndata: ".encode()
+    if message is None or "set" not in message:
+        yield json.dumps(message, allow_nan=False).encode()
+    else:
+        views: list[View] = message["set"]
+        rest = json.dumps({key: value for key, value in message.items() if key != "set"}, allow_nan=False)
+        yield f'{rest[:-1]}, "set": ['.encode()
+        for start in range(0, len(views), _VIEWS_OF_A_PIECE):
+            yield (b"," if start else b"") + b",".join(
+                view.json for view in views[start : start + _VIEWS_OF_A_PIECE]
+            )
+        yield b"]}"
+    yield b"\n\n"
+
+
+async def _write(response: web.StreamResponse, pieces: Iterator[bytes]) -> None:
+    for piece in pieces:
+        await response.write(piece)
 
 
 async def _within_limit(request: web.Request, writing: Awaitable[None]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
-from laneway.api.schema import Status, Time
+from laneway.api.schema import Status, Time, or_else
 from pydantic import Field
 
 ConditionStatus = Literal["True", "False", "Unknown"]
@@ -15,7 +15,7 @@ class Condition(Status):
     """One observed condition of an object, as metav1.Condition."""
 
     type: str = Field(description="Type of the condition.", max_length=316)
-    status: ConditionStatus = Field(description="Whether the condition holds.")
+    status: Annotated[ConditionStatus, or_else("Unknown")] = Field(description="Whether the condition holds.")
     reason: str = Field(
         description="Why, as one CamelCase word for programs.",
         min_length=1,

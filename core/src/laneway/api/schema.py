@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 from laneway.api.rfc3339 import check_time
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic.alias_generators import to_camel
 
 MAX_COUNTER = 2**53
@@ -50,10 +50,19 @@ class Spec(Model):
     model_config = ConfigDict(extra="ignore")
 
 
-def or_else(fallback: StrEnum) -> BeforeValidator:
-    """Return a validator that reads a value which a newer writer may have added to an enumeration as another one."""
-    known = tuple(type(fallback))  # no set: a value may be anything, and not hashable
-    return BeforeValidator(lambda value: value if value in known else fallback)
+def or_else(fallback: str) -> WrapValidator:
+    """Return a validator that reads a value which a newer writer may have added to an enumeration as another one.
+
+    Every enumeration of a :class:`Status` has it: after a roll-back, an older operator still reads what a newer one wrote.
+    """
+
+    def read(value: Any, known: Callable[[Any], Any]) -> Any:
+        try:
+            return known(value)
+        except ValidationError:
+            return known(fallback)
+
+    return WrapValidator(read)
 
 
 class Status(Model):

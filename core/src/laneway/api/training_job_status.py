@@ -8,7 +8,7 @@ from laneway.api.attempt_status import MOST_ATTEMPTS, AttemptStatus
 from laneway.api.conditions import Condition
 from laneway.api.goodput_status import GoodputStatus
 from laneway.api.job_conditions import SummaryState, summarize
-from laneway.api.schema import WRITTEN_AS_A_WHOLE, Status, Time
+from laneway.api.schema import WRITTEN_AS_A_WHOLE, Status, Time, or_else
 from laneway.api.training_report import TrainingReport
 from pydantic import Field, computed_field
 
@@ -18,7 +18,7 @@ class ModelSpeedStatus(Status):
 
     model: str = Field(description="GPU model.")
     percent: int = Field(description="Speed relative to the fastest of these models, in percent.", ge=0)
-    basis: Literal["Measured", "OtherTemplates", "PeakFigures"] = Field(
+    basis: Annotated[Literal["Measured", "OtherTemplates", "PeakFigures"], or_else("PeakFigures")] = Field(
         description="Measured: jobs of this template have run on the model. OtherTemplates: an estimate from the ratio between two models that "
         "other templates have shown. PeakFigures: an estimate from the models' data sheets."
     )
@@ -120,7 +120,8 @@ class NodeFailuresStatus(Status):
 class PreemptionStatus(Status):
     """One preemption of the job: by which job, with which action, and when it took effect."""
 
-    action: Literal["Pause", "Offload", "Evict"] = Field(
+    # Read as Pause, a new action ends as every pause does: the job resumes in place, or is evicted when its nodes do not follow in time.
+    action: Annotated[Literal["Pause", "Offload", "Evict"], or_else("Pause")] = Field(
         description="Pause: the job stops between two iterations and keeps its GPU memory. Offload: its GPU memory then moves to the host. "
         "Evict: its pods end, and it starts again from its checkpoint."
     )

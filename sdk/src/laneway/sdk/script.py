@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 
 from laneway.api.names import GROUP
 from laneway.sdk.errors import WrongArgumentError
+from laneway.sdk.local_modules import local_modules
 
 ANNOTATION = f"{GROUP}/script."
 """A file's annotation begins with this; its name follows."""
@@ -83,21 +85,39 @@ class Script:
 def script_of_file(path: Path) -> Script:
     """Return the script in a file, with the modules of its folder that it imports, and those that these import.
 
+    Warns of the packages of its folder that they import: a package has several files, and is not sent.
+
     Raises:
         WrongArgumentError: one of them cannot be read, is no Python, or they are too long together.
     """
     files: dict[str, str] = {}
+    packages: dict[str, Path] = {}
     unread = [path]
     while unread:
         each = unread.pop()
         try:
             files[each.name] = each.read_text(encoding="utf-8-sig")
-            imported = _imported(ast.parse(files[each.name]))
+            imported = {module.partition(".")[0] for module in _imported(ast.parse(files[each.name]))}
         except (OSError, UnicodeDecodeError, SyntaxError) as error:
             raise WrongArgumentError(f"cannot send {each}: {error}") from error
-        beside = {f"{module.partition('.')[0]}.py" for module in imported} - files.keys()
+        beside = {f"{module}.py" for module in imported} - files.keys()
         unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
+        folders = {module: path.with_name(module) for module in imported}
+        packages |= {module: at for module, at in folders.items() if (at / "__init__.py").is_file()}
+    _warn_of_unsent(path.name, packages, "single modules beside it are, and packages are not", "")
     return Script(path.name, files)
+
+
+def _warn_of_unsent(sender: str, modules: Mapping[str, Path], sent: str, otherwise: str) -> None:
+    if not modules:
+        return
+    named = ", ".join(f"{name} ({place})" for name, place in sorted(modules.items()))
+    verb, them = ("is", "it") if len(modules) == 1 else ("are", "them")
+    warnings.warn(
+        f"{sender} imports {named}, which {verb} not sent with it: {sent}. Unless the image has {them}, "
+        f"the workers fail at the import: build an image with your project, or install it by packages_to_install (--pip){otherwise}",
+        stacklevel=2,
+    )
 
 
 def _imported(module: ast.Module) -> Iterator[str]:
@@ -111,6 +131,8 @@ def _imported(module: ast.Module) -> Iterator[str]:
 
 def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any] | None) -> Script:
     """Return a script that holds the source of a function, and calls it.
+
+    Warns of the modules of this machine that the function imports.
 
     Raises:
         WrongArgumentError: there is no source that could be sent, or an argument cannot be written as source.
@@ -127,6 +149,17 @@ def script_of_function(function: Callable[..., Any], arguments: Mapping[str, Any
             f"{function.__name__} uses {', '.join(outside)} from outside of it, and only its own source is sent: import and define "
             "in its body what it uses, or pass it in func_args"
         )
+    module = ast.parse(source)
+    if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(module)):
+        raise WrongArgumentError(
+            f"{function.__name__} imports relatively (from . import …), and only its own source is sent: import by the full name"
+        )
+    _warn_of_unsent(
+        function.__name__,
+        local_modules(_imported(module)),
+        "only the function's own source is",
+        ", or write a script for CustomTrainerScript, with which the modules beside it are sent",
+    )
     try:
         inspect.signature(function).bind(**(arguments or {}))
     except TypeError as error:

@@ -32,7 +32,10 @@ class _Trainer:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomTrainer(_Trainer):
-    """A function. Its source is sent, so it imports what it uses in its own body, and uses no name from outside of it."""
+    """A function. Its source is sent, so it imports what it uses in its own body, and uses no name from outside of it.
+
+    A module of this machine that it imports is not sent, and has to be in the image: a warning names it.
+    """
 
     func: Callable[..., Any]
     func_args: Mapping[str, Any] | None = None
@@ -47,7 +50,7 @@ class CustomTrainer(_Trainer):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomTrainerScript(_Trainer):
-    """A script on this machine. It is sent with the modules of its folder that it imports."""
+    """A script on this machine. It is sent with the modules of its folder that it imports; a warning names packages, which are not sent."""
 
     script: str | Path
     args: Sequence[str] = ()

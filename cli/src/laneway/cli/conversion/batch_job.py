@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count as counted_from
 from typing import Any
 
 from laneway.api.names import API_VERSION
@@ -111,9 +113,21 @@ def _trainer_of(source: Source, pod: dict[str, Any]) -> dict[str, Any]:
         (each for each in containers if without_gpus(each.get("resources") or {})[0]), containers[0]
     )
     if len(containers) > 1 and chosen["name"] != TRAINER:
+        _free_trainers_name(source, [*containers, *(pod.get("initContainers") or [])])
         source.note(f"container {chosen['name']} was renamed to {TRAINER}: Laneway gives it the GPUs")
         chosen["name"] = TRAINER
     return chosen
+
+
+def _free_trainers_name(source: Source, containers: Sequence[dict[str, Any]]) -> None:
+    """Rename the container that has the trainer's name and gets no GPUs. A pod's containers and init containers have different names."""
+    taken = {each["name"] for each in containers}
+    other = next((each for each in containers if each["name"] == TRAINER), None)
+    if other is not None:
+        other["name"] = next(name for i in counted_from(2) if (name := f"{TRAINER}-{i}") not in taken)
+        source.note(
+            f"container {TRAINER}, which requests no GPUs, was renamed to {other['name']}: Laneway gives its GPUs to the container {TRAINER}"
+        )
 
 
 def _without_place(source: Source, container: dict[str, Any]) -> Torchrun | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 from laneway.cli.exit_codes import OK, USAGE, CommandError
 from laneway.cli.job_table import name_of
 from laneway.cli.manifests import read_manifests
-from laneway.cli.output import write_document
+from laneway.cli.output import printable, write_document
 from laneway.cli.verbs.options import add_cluster_options, add_output_option, open_client
 from laneway.sdk import (
     CustomTrainerContainer,
@@ -118,7 +120,12 @@ def _job_of(arguments: Namespace) -> dict[str, Any]:
         trainer = CustomTrainerContainer(command=words, **common)
     priority = {"priorityClassName": arguments.priority_class} if arguments.priority_class else None
     name = arguments.name or _unused_name(words[place or 0])
-    return job_manifest(trainer, name=name, labels=_pairs("--label", arguments.label), spec=priority)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        job = job_manifest(trainer, name=name, labels=_pairs("--label", arguments.label), spec=priority)
+    for warning in found:
+        print(printable(f"laneway: {warning.message}"), file=sys.stderr)
+    return job
 
 
 def _is_script(word: str) -> bool:

@@ -37,7 +37,7 @@ def job_gauges(
     parts: HeldParts,
     now_seconds: float,
 ) -> Iterator[GaugeMetricFamily]:
-    """Yield the gauges of the jobs that this operator manages.
+    """Yield the gauges of the jobs that this operator manages. A suspended job is counted, and has no series of its own.
 
     Args:
         unfinished: the jobs that have not ended.
@@ -59,7 +59,8 @@ def job_gauges(
     shares = metrics.gauge(metrics.JOB_GPU_SHARE)
     held_parts = metrics.gauge(metrics.JOB_HELD_GPUS)
     held_seconds = metrics.gauge(metrics.JOB_HELD_GPU_SECONDS)
-    for each in unfinished:
+    shown = [each for each in unfinished if not _is_at_rest(each)]
+    for each in shown:
         job, status = each.job, accounting.counted(each.job.status, now_seconds)
         labels = [job.namespace, job.name]
         service.add_metric(labels, accounting.attained_gpu_seconds(status))
@@ -79,7 +80,7 @@ def job_gauges(
     yield from (states, queues, service, held_seconds, waiting, shares, held_parts)
     known = (
         (job.namespace, job.name, job.status.progress, job.status.profile, job.status.goodput)
-        for job in (each.job for each in unfinished)
+        for job in (each.job for each in shown)
     )
     yield from training_metrics(known)
 
@@ -89,6 +90,11 @@ def no_gauges() -> Iterator[GaugeMetricFamily]:
     yield from job_gauges((), {}, HeldParts(), 0.0)
     yield from gpu_gauges((), ())
     yield from node_gauges(ClusterState())
+
+
+def _is_at_rest(reconciled: ReconciledJob) -> bool:
+    """Whether a job is suspended and its workers have ended: then its figures do not change, and thousands of jobs may be so for months."""
+    return _state_name(reconciled) == "suspended" and not reconciled.holds
 
 
 def _state_name(reconciled: ReconciledJob) -> str:

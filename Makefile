@@ -165,7 +165,7 @@ KILLS_APART ?=
 
 .PHONY: test-faults
 test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=100
-	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
+	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 4 --dist worksteal tests/faults
 
 .PHONY: test-long
 test-long: programs images ## Outside CI: tests marked as long, all examples of properties, five times their steps, 294 lives with faults in place of 63
@@ -181,8 +181,8 @@ test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the
 	$(PYTEST) tests/rivals
 
 .PHONY: test-e2e
-test-e2e: programs images ## Everything on real kubelets: two clusters side by side, because tests mostly wait
-	$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/e2e
+test-e2e: programs images ## Everything on real kubelets: three clusters side by side, because tests mostly wait
+	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/e2e
 
 TESTS ?=
 FRESH ?=

@@ -155,8 +155,14 @@ def test_helm_installs_from_a_registry(
         f"{registry.on_node}/laneway/{name}:{version()}@{digest}" for name, digest in release.digests.items()
     }
     assert {container["image"] for pod in pods for container in containers(pod["spec"])} == wanted
-    ids = {status["imageID"].rpartition("@")[2] for pod in pods for status in statuses(pod["status"])}
-    assert ids == set(release.digests.values())
+
+    def ids() -> set[str]:
+        pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE)["items"]
+        return {status["imageID"].rpartition("@")[2] for pod in pods for status in statuses(pod["status"])}
+
+    # A DaemonSet may have one pod unavailable, so on one node `--wait` does not wait for its pod.
+    wait_until(lambda: "" not in ids(), "all containers have started", 120)
+    assert ids() == set(release.digests.values())
 
 
 def containers(spec: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:
@@ -164,4 +170,4 @@ def containers(spec: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:
 
 
 def statuses(status: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:
-    return [*status["containerStatuses"], *status.get("initContainerStatuses", [])]
+    return [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]

@@ -129,7 +129,7 @@ def _installation(observed: Observations) -> Finding:
             Level.FAILED,
             "installation",
             "the cluster has no TrainingJobs",
-            "install Laneway: helm install laneway charts/laneway",
+            "install Laneway, as docs/operate/README.md of its repository says",
         )
     if missing:
         return Finding(

@@ -276,7 +276,7 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
         message = ""
     if status == 404 and not message and what.startswith(("TrainingJob", "GPUNode")):
         return NotFoundError(
-            "the cluster has no TrainingJobs: install Laneway first (helm install laneway charts/laneway)"
+            "the cluster has no TrainingJobs: install Laneway first, as docs/operate/README.md of its repository says"
         )
     if status == 401:
         return UnauthorizedError(

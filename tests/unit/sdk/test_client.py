@@ -69,7 +69,7 @@ def test_a_missing_namespace_is_named() -> None:
     body = b'{"message": "namespaces \\"team\\" not found"}'
     error = refusal(404, body, "Not Found", "TrainingJob digits in namespace team")
     assert isinstance(error, NotFoundError)
-    assert str(error).startswith("namespace team does not exist: create it (kubectl create namespace team)")
+    assert str(error) == "namespace team does not exist: create it first, or name another one"
 
 
 @pytest.mark.parametrize("wrong", [{"Created"}, "Running", {"Complete", "Done"}])

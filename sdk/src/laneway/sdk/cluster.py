@@ -281,9 +281,7 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
             "the cluster has no TrainingJobs: install Laneway first, as docs/operate/README.md of its repository says"
         )
     if status == 404 and (missing := _NO_NAMESPACE.fullmatch(message)):
-        return NotFoundError(
-            f"namespace {missing[1]} does not exist: create it (kubectl create namespace {missing[1]}), or name another one"
-        )
+        return NotFoundError(f"namespace {missing[1]} does not exist: create it first, or name another one")
     if status == 401:
         return UnauthorizedError(
             "the cluster refused your credentials, which are wrong or expired: renew them, or check the user in your kubeconfig"

@@ -113,6 +113,7 @@ bench-check: $(INSTALLED) ## Compare two results with the margins of tests/perfo
 .PHONY: cluster-up
 cluster-up: setup ## Start the local cluster: CLUSTER=laneway NODES=2
 	$(PYTHON) -m hack.cluster up --name $(CLUSTER) --nodes $(NODES)
+	@echo "Next, install Laneway there: the commands are in hack/cluster/README.md, under 'Laneway on the cluster'." >&2
 
 .PHONY: programs
 programs: setup ## Build Kubernetes and its tools from pinned sources into the cache, once

@@ -21,10 +21,14 @@ def cache_folder() -> Path:
 def exclusive(lock_file: Path) -> Iterator[None]:
     """Hold a lock between processes. The kernel frees it when its holder dies."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
-    with lock_file.open("w") as lock:
+    with lock_file.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"waiting for another command, which holds {lock_file} …")
+            lock.seek(0)
+            holder = lock.read().strip()
+            report(f"waiting for another command (pid {holder or 'unknown'}), which holds {lock_file} …")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        print(os.getpid(), file=lock, flush=True)
         yield

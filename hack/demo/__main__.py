@@ -54,6 +54,7 @@ def _demo(name: str, nodes: int, began: float) -> int:
         print(f"Prometheus: {metrics.address}" + (" (ends with this command)" if metrics.children else ""))
         print("Dashboards for Grafana: charts/laneway/dashboards/")
         print(f"The jobs: kubectl --kubeconfig {target.kubeconfig} --namespace {NAMESPACE} get trainingjobs")
+        print(f"They stay until: kubectl --kubeconfig {target.kubeconfig} delete namespace {NAMESPACE}")
         print(f"Total time: {time.monotonic() - began:.0f} s; 'make cluster-down' removes the cluster.")
         return 0 if held else _FAILED
     finally:

@@ -71,9 +71,9 @@ def _progress(view: JobView) -> tuple[str, ...]:
 
 def _note(view: JobView) -> str:
     if view.has("Failed"):
-        return view.message("Failed").splitlines()[-1][:120] if view.message("Failed") else ""
+        return view.message("Failed").splitlines()[-1] if view.message("Failed") else ""
     waiting = view.status.waiting
-    return "" if waiting is None or view.ended else waiting.message[:120]
+    return "" if waiting is None or view.ended else waiting.message
 
 
 RESULT_HEADER = ("JOB", "WORKERS", "GPUS", "RESULT", "JCT", "SERVICE", "TURNS", "PREEMPTIONS", "ACCURACY")

@@ -135,6 +135,8 @@ def test_an_empty_namespace_and_a_missing_job(shell: Shell) -> None:
     assert shell.out == f"No TrainingJobs found in namespace {shell.namespace}.\n"
     assert shell.run("explain", "nobody") == exit_codes.NOT_FOUND
     assert f"TrainingJob nobody in namespace {shell.namespace} not found" in shell.err
+    assert shell.submit(JOB, "-n", "nowhere") == exit_codes.NOT_FOUND
+    assert "namespace nowhere does not exist" in shell.err
     assert shell.run("queue") == exit_codes.OK
     assert shell.out == f"No TrainingJob waits in namespace {shell.namespace}.\n"
 

@@ -273,6 +273,8 @@ def test_a_torchrun_job_becomes_a_training_job() -> None:
         "--rdzv-endpoint bert-0.bert:29500",
         "spec.template.spec.containers[main].env[MASTER_ADDR]",
         "spec.template.spec.subdomain",
+        "--nnodes 2 is now spec.workers: 2",
+        "--nproc-per-node 4 is now spec.gpus.count: 4, with a process for each GPU",
     ]
 
 
@@ -332,8 +334,10 @@ def test_a_shell_that_runs_torchrun_is_pointed_out() -> None:
 def test_an_elastic_job_stays_elastic() -> None:
     job = deepcopy(BATCH_JOB)
     job["spec"]["template"]["spec"]["containers"][0]["command"][1] = "--nnodes=1:4"
-    spec = checked(convert(job, None))["spec"]
+    converted = convert(job, None)
+    spec = checked(converted)["spec"]
     assert (spec["workers"], spec["minWorkers"], spec["maxWorkers"]) == (2, 1, 4)
+    assert "--nnodes 1:4 is now spec.workers: 2, spec.minWorkers: 1 and spec.maxWorkers: 4" in converted.notes
 
 
 @pytest.mark.parametrize(

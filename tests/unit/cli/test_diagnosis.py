@@ -113,6 +113,7 @@ def test_all_is_well() -> None:
         ({"nodes": [a_node(cpu="8")]}, Level.FAILED, "node n1", "its kubelet offers no laneway.dev/gpu-percent: the device plugin has not registered"),
         ({"reports": [a_report(conditions=[a_condition("Ready", "False", "no driver")])]}, Level.FAILED, "node n1", "no driver (R)"),
         ({"reports": [a_report(conditions=[a_condition("DoublyOffered", "True", "offered twice")])]}, Level.FAILED, "node n1", "offered twice"),
+        ({"reports": [a_report(simulated=True)]}, Level.WARNING, "node n1", "GPU 0 is simulated"),
         ({"reports": [a_report(healthy=False, healthReason="XID 79")]}, Level.FAILED, "node n1", "GPU 0 is not healthy: XID 79"),
         (
             {"reports": [a_report(enforcement="Watchdog", enforcementReason="no MPS: it does not run")]},
@@ -124,6 +125,11 @@ def test_what_is_wrong(changes: dict[str, Any], level: Level, subject: str, mess
     found = problems(replace(HEALTHY, **changes))
     assert [(each.level, each.subject, each.message) for each in found] == [(level, subject, message)]
     assert found[0].advice or subject == "node n1"
+
+
+def test_what_to_do_about_a_simulated_gpu() -> None:
+    (found,) = problems(replace(HEALTHY, reports=[a_report(simulated=True)]))
+    assert "gpu.source" in found.advice
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,8 @@ def test_a_cluster_without_the_custom_resources(
     answers.status = 404
     code, said = sentence(verb, a_kubeconfig(answers.address), capfd)
     assert code == exit_codes.NOT_FOUND
-    assert (
-        said == "the cluster has no TrainingJobs: install Laneway first (helm install laneway charts/laneway)"
-    )
+    want = "the cluster has no TrainingJobs: install Laneway first, as docs/operate/README.md of its repository says"
+    assert said == want
 
 
 NO_PROGRAM = {

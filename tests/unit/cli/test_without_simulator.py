@@ -35,4 +35,4 @@ def test_other_verbs_need_no_simulator() -> None:
 def test_the_others_say_what_to_install(verb: str, words: list[str]) -> None:
     done = run(verb, *words)
     assert done.returncode == exit_codes.USAGE
-    assert f"{verb} needs the simulator: pip install 'laneway-cli[simulator]'" in done.stderr
+    assert f"{verb} needs the simulator: run pip install ./simulator in a clone of" in done.stderr

@@ -21,7 +21,7 @@ from laneway.sdk import (
 )
 from laneway.sdk.aio import _iterate
 from laneway.sdk.client import check_status, reached
-from laneway.sdk.cluster import Cluster
+from laneway.sdk.cluster import Cluster, refusal
 from laneway.sdk.job import Event
 from laneway.sdk.logs import container_of, has_started
 
@@ -63,6 +63,13 @@ def test_a_wait_that_cannot_end_well_is_an_error() -> None:
         reached(COMPLETE, {"Paused"}, "digits", [])
     with pytest.raises(NotFoundError, match="not found"):
         reached(None, {"Complete"}, "digits", [])
+
+
+def test_a_missing_namespace_is_named() -> None:
+    body = b'{"message": "namespaces \\"team\\" not found"}'
+    error = refusal(404, body, "Not Found", "TrainingJob digits in namespace team")
+    assert isinstance(error, NotFoundError)
+    assert str(error) == "namespace team does not exist: create it first, or name another one"
 
 
 @pytest.mark.parametrize("wrong", [{"Created"}, "Running", {"Complete", "Done"}])

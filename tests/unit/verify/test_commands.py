@@ -110,7 +110,7 @@ def test_every_quoted_command_can_be_run(
 
 def test_commands_are_found_in_every_kind_of_file(quoted: list[QuotedCommand]) -> None:
     places = "\n".join(command.place for command in quoted)
-    for name in ("README.md", "docs/node.md", "alerts.yaml", "NOTES.txt", "README.md.gotmpl", "cluster.py"):
+    for name in ("README.md", "docs/node.md", "alerts.yaml", "NOTES.txt", "README.md.gotmpl", "diagnosis.py"):
         assert name in places, name
 
 

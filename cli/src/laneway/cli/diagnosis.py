@@ -29,6 +29,10 @@ Object = Mapping[str, Any]
 _OLDEST_KUBERNETES = (1, 30)
 """The chart's ``kubeVersion``."""
 
+_SIMULATED_ADVICE = (
+    "on a trial cluster, nothing; for the node's real GPUs, set the chart's gpu.source to nvml"
+)
+
 _KINDS = {"trainingjobs", "gpunodes", "trainingprofiles"}
 _DAEMONS = {
     "device-plugin": "the device plugin",
@@ -129,7 +133,7 @@ def _installation(observed: Observations) -> Finding:
             Level.FAILED,
             "installation",
             "the cluster has no TrainingJobs",
-            "install Laneway: helm install laneway charts/laneway",
+            "install Laneway, as docs/operate/README.md of its repository says",
         )
     if missing:
         return Finding(
@@ -325,7 +329,7 @@ def _gpus(subject: str, report: NodeReport) -> Iterator[Finding]:
         else:
             yield from _enforcement(subject, gpu)
         if gpu.simulated:
-            yield Finding(Level.WARNING, subject, f"GPU {gpu.index} is simulated")
+            yield Finding(Level.WARNING, subject, f"GPU {gpu.index} is simulated", _SIMULATED_ADVICE)
     if report.status.gpus and not report.status.device_strategy and not report.status.gpus[0].simulated:
         yield Finding(
             Level.FAILED,

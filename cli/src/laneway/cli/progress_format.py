@@ -27,6 +27,24 @@ def progress(job: Object, now_seconds: float) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def loss_at_a_stop(job: Object, now_seconds: float) -> str:
+    """Return what a job loses if its workers end now and save nothing first; empty if it has saved, or if nothing is known of checkpoints."""
+    made = _progress(job)
+    if not status(job).get("placement") or not made.get("unsavedSince"):
+        return ""
+    if made.get("lastCheckpointTime") is None:
+        seen = "no checkpoint of it was seen"
+    elif made.get("resumes") is False:
+        seen = "its last attempt did not go on from its checkpoint"
+    else:
+        return ""
+    trained = duration(now_seconds - rfc3339.parse_time(made["unsavedSince"]))
+    return (
+        f"{seen}, so it may start from the beginning and lose {trained} of training, unless its script saves one when it "
+        "gets SIGTERM and loads it at its start"
+    )
+
+
 def data_time(profile: Object) -> str:
     """Return the time that each iteration waits for its data; empty if it does not."""
     microseconds = profile.get("dataMicroseconds") or 0

@@ -231,7 +231,7 @@ class TrainingJobSpec(Spec):
     )
     suspend: bool = Field(
         default=False,
-        description="true: the job does not run. A running job saves a checkpoint and stops. false: it is scheduled again.",
+        description="true: the job does not run. A running job has its grace period to save a checkpoint, and stops. false: it is scheduled again.",
     )
     backoff_limit: int = Field(
         default=3,

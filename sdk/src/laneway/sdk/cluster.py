@@ -38,6 +38,8 @@ _PAGE_OBJECTS = 500
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_NO_NAMESPACE = re.compile(r'namespaces "([^"]+)" not found')
+"""The API server's message where an object is to be created in a namespace that does not exist."""
 
 
 def jobs_path(namespace: str | None, name: str | None = None) -> str:
@@ -276,8 +278,10 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
         message = ""
     if status == 404 and not message and what.startswith(("TrainingJob", "GPUNode")):
         return NotFoundError(
-            "the cluster has no TrainingJobs: install Laneway first (helm install laneway charts/laneway)"
+            "the cluster has no TrainingJobs: install Laneway first, as docs/operate/README.md of its repository says"
         )
+    if status == 404 and (missing := _NO_NAMESPACE.fullmatch(message)):
+        return NotFoundError(f"namespace {missing[1]} does not exist: create it first, or name another one")
     if status == 401:
         return UnauthorizedError(
             "the cluster refused your credentials, which are wrong or expired: renew them, or check the user in your kubeconfig"

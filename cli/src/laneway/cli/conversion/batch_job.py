@@ -42,8 +42,9 @@ def from_batch_job(source: Source) -> dict[str, Any]:
     torchrun = _without_place(source, container)
     count, container["resources"] = without_gpus(container.get("resources") or {})
     processes = torchrun.processes if torchrun else None
-    if processes and processes != (count or processes):
-        source.note(f"--nproc-per-node is {processes}: Laneway starts a process for each of {count} GPUs")
+    gpus = count or processes or 1
+    if processes and processes != gpus:
+        source.note(f"--nproc-per-node is {processes}: Laneway starts a process for each of {gpus} GPUs")
     where = f"spec.template.spec.containers[{container['name']}].env"
     container["env"] = without_rendezvous(source, container.get("env") or [], where)
     completions, parallelism = source.take("spec", "completions"), source.take("spec", "parallelism")
@@ -59,11 +60,14 @@ def from_batch_job(source: Source) -> dict[str, Any]:
             source.note(f"spec.template.spec.{field} was left out: Laneway sets it")
     fewest, most = (torchrun.nodes if torchrun else None) or (workers, workers)
     _take_controllers_fields(source, template)
+    workers = min(max(workers, fewest), most)
+    if torchrun:
+        _note_size(source, torchrun, workers, gpus)
     spec = {
-        "workers": min(max(workers, fewest), most),
+        "workers": workers,
         "minWorkers": fewest if fewest != most else None,
         "maxWorkers": most if fewest != most else None,
-        "gpus": {"type": "Count", "count": count or processes or 1},
+        "gpus": {"type": "Count", "count": gpus},
         **{field: source.take("spec", field) for field in _SAME},
     }
     if parallelism == 0:
@@ -148,6 +152,19 @@ def _without_place(source: Source, container: dict[str, Any]) -> Torchrun | None
             "--rdzv-…, because they replace what Laneway sets"
         )
     return torchrun
+
+
+def _note_size(source: Source, torchrun: Torchrun, workers: int, gpus: int) -> None:
+    """Say where the number of nodes and of processes went that torchrun was given."""
+    if nodes := torchrun.removed.get("nnodes"):
+        fewest, most = torchrun.nodes or (workers, workers)
+        elastic = f", spec.minWorkers: {fewest} and spec.maxWorkers: {most}" if fewest != most else ""
+        source.note(f"--nnodes {nodes} is now spec.workers: {workers}{elastic}")
+    processes = torchrun.removed.get("nproc-per-node")
+    if processes and torchrun.processes in (None, gpus):
+        source.note(
+            f"--nproc-per-node {processes} is now spec.gpus.count: {gpus}, with a process for each GPU"
+        )
 
 
 def _take_controllers_fields(source: Source, template: dict[str, Any]) -> None:

@@ -66,5 +66,6 @@ def needing_the_simulator(verb: str) -> Iterator[None]:
         if error.name not in ("laneway.simulator", "numpy", "scipy"):
             raise
         raise CommandError(
-            f"{verb} needs the simulator: pip install 'laneway-cli[simulator]'", USAGE
+            f"{verb} needs the simulator: run pip install ./simulator in a clone of Laneway's repository",
+            USAGE,
         ) from error

@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s (-f FILE | [options] -- COMMAND...)"
     parser.epilog = (
         "A Python file of this machine in the command is sent with the job, and so are the modules beside it that it imports: "
-        "laneway submit --gpus 0.5 -- python train.py --epochs 3"
+        "laneway submit --gpus 0.5 -- python3 train.py --epochs 3"
     )
     parser.add_argument("-f", "--file", help="file of TrainingJobs in YAML or JSON; - reads standard input")
     job = parser.add_argument_group("the job of a command")
@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
 def _manifests(arguments: Namespace) -> Iterator[dict[str, Any]]:
     given = [f"--{name.replace('_', '-')}" for name in _OF_A_COMMAND if getattr(arguments, name)]
     if bool(arguments.file) == bool(arguments.command):
-        raise CommandError("submit needs -f FILE, or a command after --, such as -- python train.py", USAGE)
+        raise CommandError("submit needs -f FILE, or a command after --, such as -- python3 train.py", USAGE)
     if arguments.command:
         yield _job_of(arguments)
     elif given:

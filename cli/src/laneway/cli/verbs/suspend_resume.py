@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from laneway.cli import progress_format
 from laneway.cli.exit_codes import OK, CommandError
 from laneway.cli.verbs.options import add_job_arguments, open_client
-from laneway.sdk.job_object import state
+from laneway.sdk.job_object import state, status
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,15 @@ class Verb:
                 )
                 raise CommandError(f"TrainingJob {name} is not suspended{by_order}")
             if self.suspends:
+                if warning := progress_format.loss_at_a_stop(job, time.time()):
+                    print(f"laneway: TrainingJob {name}: {warning}", file=sys.stderr)
                 client.suspend_job(name)
-                print(f"TrainingJob {name} suspended; its workers save a checkpoint and end.")
+                effect = (
+                    "its workers have their grace period to save a checkpoint, and end"
+                    if status(job).get("placement")
+                    else "it does not start until it is resumed"
+                )
+                print(f"TrainingJob {name} suspended; {effect}.")
             else:
                 client.resume_job(name)
                 print(f"TrainingJob {name} resumed; it is scheduled again.")
@@ -42,6 +52,9 @@ class Verb:
 
 
 VERBS: Mapping[str, Verb] = {
-    "suspend": Verb("Suspend TrainingJobs: their workers save a checkpoint and end", suspends=True),
+    "suspend": Verb(
+        "Suspend TrainingJobs: their workers have their grace period to save a checkpoint, and end",
+        suspends=True,
+    ),
     "resume": Verb("Resume suspended TrainingJobs from their checkpoints", suspends=False),
 }

@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     launcher = Launcher(pid=me, start_ticks=start_ticks(me) or 0)
     try:
         if not command:
-            raise JobError("no command given: write `run-job --share 50 -- python train.py`")
+            raise JobError("no command given: write `run-job --share 50 -- python3 train.py`")
         client = _client(options.client or folders.root / CLIENT_FOLDER.lstrip("/"))
         config = read_node_config(options.config, optional=True)
         request = ShareRequest(options.name or _name_of(command, me), options.share, options.gpu)

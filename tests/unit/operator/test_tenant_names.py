@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from laneway.api.job_names import JobSentence
 from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import WaitingStatus
 from laneway.operator.cycle.cycle import CycleResult
 from laneway.operator.cycle.plan_steps import with_decision
 from laneway.operator.cycle.start_estimates import StartEstimates
@@ -163,3 +164,17 @@ def test_a_waiting_job_is_told_how_many_jobs_of_other_namespaces_are_ahead() -> 
     waiting = write.status.waiting
     assert waiting is not None
     assert (waiting.position, waiting.ahead, waiting.ahead_elsewhere) == (3, ("tenantb/second",), 1)
+
+
+def test_jobs_ahead_that_an_earlier_version_named_are_counted_at_the_next_write() -> None:
+    now = WaitingStatus(reason="GPUsBusy", message="Busy.")
+    before = WaitingStatus(
+        reason="GPUsBusy",
+        message="Busy.",
+        ahead=("tenanta/one", "tenantb/two"),
+        estimated_at=format_time(NOW - 60),
+    )
+    after = StartEstimates(CycleConfig()).added("tenanta/new", now, before)
+    assert (after.ahead, after.ahead_elsewhere) == (("tenanta/one",), 1)
+    again = StartEstimates(CycleConfig()).added("tenanta/new", now, after)
+    assert (again.ahead, again.ahead_elsewhere) == (("tenanta/one",), 1)

@@ -316,6 +316,24 @@ def test_another_container_gives_up_the_trainers_name(kind: str) -> None:
     assert "container main was renamed to trainer: Laneway gives it the GPUs" in converted.notes
 
 
+def test_variables_and_volumes_refer_to_renamed_containers() -> None:
+    job = deepcopy(BATCH_JOB)
+    pod = job["spec"]["template"]["spec"]
+    pod["containers"].append({"name": "trainer", "image": "x"})
+
+    def of(container: str) -> dict[str, Any]:
+        return {"resourceFieldRef": {"containerName": container, "resource": "limits.cpu"}}
+
+    pod["containers"][0]["env"] = [
+        {"name": "OWN", "valueFrom": of("main")},
+        {"name": "OTHER", "valueFrom": of("trainer")},
+    ]
+    pod["volumes"] = [{"name": "info", "downwardAPI": {"items": [{"path": "cpus", **of("main")}]}}]
+    written = checked(convert(job, None))["spec"]["template"]["spec"]
+    assert [each["valueFrom"] for each in written["containers"][0]["env"]] == [of("trainer"), of("trainer-2")]
+    assert written["volumes"][0]["downwardAPI"]["items"] == [{"path": "cpus", **of("trainer")}]
+
+
 def test_a_job_that_runs_no_pods_is_suspended() -> None:
     (job,) = convert(changed(BATCH_JOB, "spec.parallelism", 0), None).objects
     assert job["spec"]["suspend"] is True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from laneway.api.job_names import JobSentence
 from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import WaitingStatus
 from laneway.operator.cycle.cycle import CycleResult
-from laneway.operator.cycle.plan_steps import with_decision
+from laneway.operator.cycle.plan_steps import explains, with_decision
 from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.lifecycle import transitions
@@ -22,11 +23,14 @@ from laneway.scheduling import (
     Preemption,
     PreemptionAction,
     PreemptionReason,
+    WaitingReason,
 )
 from laneway.scheduling.config.operator_config import CycleConfig
+from laneway.scheduling.explain import reasons
 from laneway.scheduling.explain.reasons import awaiting_preemption
 
 from tests.support.property_examples import examples
+from tests.unit.core.scheduling import builders
 from tests.unit.core.scheduling.builders import NOW as PLANNED
 from tests.unit.core.scheduling.strategies import snapshots
 from tests.unit.core.scheduling.whole_plan import informed
@@ -163,3 +167,41 @@ def test_a_waiting_job_is_told_how_many_jobs_of_other_namespaces_are_ahead() -> 
     waiting = write.status.waiting
     assert waiting is not None
     assert (waiting.position, waiting.ahead, waiting.ahead_elsewhere) == (3, ("tenantb/second",), 1)
+
+
+def waits(reason: WaitingReason) -> WaitingStatus:
+    """What the status of a job of tenantb says of its reason to wait."""
+    new = ReconciledJob(a_job("new").metadata(namespace="tenantb").visited().record, JobState.WAITING)
+    after = step(new, Plan(waiting={"tenantb/new": reason.at(1)}), StartEstimates(CycleConfig()))
+    waiting = after.job.status.waiting
+    assert waiting is not None
+    assert explains("tenantb/new", after.job.status, reason.at(1), lambda: "")
+    return waiting
+
+
+def test_the_blockers_are_those_of_the_message() -> None:
+    holders = [builders.a_job(key).made for key in ("tenanta/1", "tenanta/2", "tenanta/3", "tenantb/own")]
+    waiting = waits(reasons.reserved(holders, 60))
+    assert "waits for GPUs of tenantb/own and 3 jobs of other namespaces, which" in waiting.message
+    assert (waiting.blockers, waiting.blockers_elsewhere) == (("tenantb/own",), 3)
+
+
+def test_of_many_blockers_sixteen_are_named() -> None:
+    given = {f"tenantb/{number:04}": 1 for number in range(2000)} | {"tenanta/one": 1}
+    waiting = waits(reasons.no_workers(builders.a_job("tenantb/new").made, 2001, given))
+    assert "tenantb/0002, 1997 more and a job of another namespace." in waiting.message
+    assert (len(waiting.blockers), waiting.blockers_elsewhere) == (16, 1)
+
+
+def test_jobs_ahead_that_an_earlier_version_named_are_counted_at_the_next_write() -> None:
+    now = WaitingStatus(reason="GPUsBusy", message="Busy.")
+    before = WaitingStatus(
+        reason="GPUsBusy",
+        message="Busy.",
+        ahead=("tenanta/one", "tenantb/two"),
+        estimated_at=format_time(NOW - 60),
+    )
+    after = StartEstimates(CycleConfig()).added("tenanta/new", now, before)
+    assert (after.ahead, after.ahead_elsewhere) == (("tenanta/one",), 1)
+    again = StartEstimates(CycleConfig()).added("tenanta/new", now, after)
+    assert (again.ahead, again.ahead_elsewhere) == (("tenanta/one",), 1)

@@ -198,6 +198,26 @@ def test_packages_beside_a_script_are_named(project: Path) -> None:
     assert set(script.files) == {"train.py", "own_losses.py"}
 
 
+def test_packages_without_init_are_named(project: Path) -> None:
+    """Python 3 imports a folder that has none, unless there is another module of its name."""
+    for module in (
+        "own_nets/bert.py",
+        "own_zoo/vision/vit.py",
+        "yaml/dump.py",
+        "json/dump.py",
+        "own_losses/a.py",
+    ):
+        (project / module).parent.mkdir(parents=True)
+        (project / module).touch()
+    (project / "own_empty").mkdir()
+    (project / "own_losses.py").touch()
+    imports = "import own_nets.bert, own_zoo.vision.vit, yaml, json, own_losses, own_empty"
+    (project / "train.py").write_text(imports, encoding="utf-8")
+    named = re.escape(f"own_nets ({project / 'own_nets'}), own_zoo ({project / 'own_zoo'}), which are not")
+    with pytest.warns(UserWarning, match=f"train.py imports {named}"):
+        script_of_file(project / "train.py")
+
+
 def test_the_mark_that_editors_of_windows_write_first_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)\n", encoding="utf-8-sig")
     assert script_of_file(tmp_path / "train.py").files == {"train.py": "print(1)\n"}

@@ -12,6 +12,9 @@ from laneway.api.schema import WRITTEN_AS_A_WHOLE, Status, Time, or_else
 from laneway.api.training_report import TrainingReport
 from pydantic import Field, computed_field
 
+MOST_BLOCKERS = 16
+"""The most jobs that ``waiting.blockers`` names: thousands of elastic jobs may wait for as many others."""
+
 
 class ModelSpeedStatus(Status):
     """How fast a job runs on one GPU model."""
@@ -37,7 +40,7 @@ class WaitingStatus(Status):
     since: Time | None = Field(default=None, description="When the job began to wait.")
     blockers: tuple[str, ...] = Field(
         default=(),
-        description="Jobs of the same namespace that hold the GPUs that this job waits for, where they are known.",
+        description="Jobs of the same namespace that hold the GPUs that this job waits for, where they are known; at most sixteen are named.",
     )
     blockers_elsewhere: int = Field(
         default=0, description="Number of such jobs in other namespaces; they are not named.", ge=0

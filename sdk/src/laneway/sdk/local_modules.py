@@ -15,9 +15,26 @@ def local_modules(imported: Iterable[str]) -> dict[str, Path]:
     """Return where the local ones of imported modules are, by the name of the top package. Nothing is imported."""
     tops = {module.partition(".")[0] for module in imported} - sys.stdlib_module_names - {_IN_EVERY_WORKER}
     places = {top: _place(top) for top in sorted(tops)}
-    return {
-        top: place for top, place in places.items() if place is not None and not _INSTALLED & set(place.parts)
-    }
+    return {top: place for top, place in places.items() if place is not None and not _is_installed(place)}
+
+
+def is_package(folder: Path) -> bool:
+    """Return whether a script beside a folder imports it by its name.
+
+    Without ``__init__.py`` it is a namespace package, before which Python takes a module of that name: one beside it, its own or an installed one.
+    """
+    if (folder / "__init__.py").is_file():
+        return True
+    if folder.with_name(f"{folder.name}.py").is_file() or not any(
+        module.is_file() for depth in ("*.py", "*/*.py") for module in folder.glob(depth)
+    ):
+        return False
+    place = _place(folder.name)
+    return folder.name not in sys.stdlib_module_names and (place is None or not _is_installed(place))
+
+
+def _is_installed(place: Path) -> bool:
+    return bool(_INSTALLED & set(place.parts))
 
 
 def _place(module: str) -> Path | None:

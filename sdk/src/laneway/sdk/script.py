@@ -23,7 +23,7 @@ from typing import Any
 
 from laneway.api.names import GROUP
 from laneway.sdk.errors import WrongArgumentError
-from laneway.sdk.local_modules import local_modules
+from laneway.sdk.local_modules import is_package, local_modules
 
 ANNOTATION = f"{GROUP}/script."
 """A file's annotation begins with this; its name follows."""
@@ -103,7 +103,7 @@ def script_of_file(path: Path) -> Script:
         beside = {f"{module}.py" for module in imported} - files.keys()
         unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
         folders = {module: path.with_name(module) for module in imported}
-        packages |= {module: at for module, at in folders.items() if (at / "__init__.py").is_file()}
+        packages |= {module: at for module, at in folders.items() if is_package(at)}
     _warn_of_unsent(path.name, packages, "single modules beside it are, and packages are not", "")
     return Script(path.name, files)
 

@@ -120,6 +120,8 @@ class TestWhenItMayStart:
         found = estimated("j", self.node, *old, a_job("j").created(10))
         assert found.start_seconds == NOW + 500.0
         assert "0 of them have a known run time" in found.basis
+        one = [lasting(old[0], 300.0, 500.0), old[1]]
+        assert "1 of them has a known run time" in estimated("j", self.node, *one, a_job("j")).basis
 
     def test_what_is_said_can_be_left_aside(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), 1e6, 200.0) for at in (0, 1)]

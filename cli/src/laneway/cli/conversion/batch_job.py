@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count as counted_from
 from typing import Any
 
@@ -117,14 +117,31 @@ def _trainer_of(source: Source, pod: dict[str, Any]) -> dict[str, Any]:
         (each for each in containers if without_gpus(each.get("resources") or {})[0]), containers[0]
     )
     if len(containers) > 1 and chosen["name"] != TRAINER:
-        _free_trainers_name(source, [*containers, *(pod.get("initContainers") or [])])
+        renamed = _free_trainers_name(source, [*containers, *(pod.get("initContainers") or [])])
         source.note(f"container {chosen['name']} was renamed to {TRAINER}: Laneway gives it the GPUs")
+        renamed[chosen["name"]] = TRAINER
         chosen["name"] = TRAINER
+        _refer_to(renamed, pod)
     return chosen
 
 
-def _free_trainers_name(source: Source, containers: Sequence[dict[str, Any]]) -> None:
-    """Rename the container that has the trainer's name and gets no GPUs. A pod's containers and init containers have different names."""
+def _refer_to(renamed: Mapping[str, str], within: Any) -> None:
+    """Rename containers where variables and volumes refer to their resources."""
+    if isinstance(within, dict):
+        for key, value in within.items():
+            if key == "resourceFieldRef" and isinstance(value, dict) and "containerName" in value:
+                value["containerName"] = renamed.get(value["containerName"], value["containerName"])
+            _refer_to(renamed, value)
+    elif isinstance(within, list):
+        for each in within:
+            _refer_to(renamed, each)
+
+
+def _free_trainers_name(source: Source, containers: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Rename the container that has the trainer's name and gets no GPUs; return its new name by the old one.
+
+    A pod's containers and init containers have different names.
+    """
     taken = {each["name"] for each in containers}
     other = next((each for each in containers if each["name"] == TRAINER), None)
     if other is not None:
@@ -132,6 +149,7 @@ def _free_trainers_name(source: Source, containers: Sequence[dict[str, Any]]) ->
         source.note(
             f"container {TRAINER}, which requests no GPUs, was renamed to {other['name']}: Laneway gives its GPUs to the container {TRAINER}"
         )
+    return {} if other is None else {TRAINER: other["name"]}
 
 
 def _without_place(source: Source, container: dict[str, Any]) -> Torchrun | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laneway.api.job_names import NAMED, JobSentence, Sentence, within
+from laneway.api.job_names import JobSentence, Sentence, within
 from laneway.scheduling.gpus.capacity import needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.mps_clients import MOST_CLIENTS, MPSClient, demands_mps
@@ -54,7 +54,7 @@ def _reason(job: Job, why: Sentence, unblock: str, blockers: Sequence[MPSClient]
         WaitingCode.AWAITING_MPS_LIMIT,
         within(before, why, "."),
         unblock,
-        blockers=tuple(each.key for each in blockers[:NAMED]),
+        blockers=tuple(each.key for each in blockers),
     )
 
 

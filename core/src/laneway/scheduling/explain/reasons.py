@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from laneway.api.job_names import NAMED, JobSentence, within
+from laneway.api.job_names import JobSentence, within
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.explain.mps_limit import awaiting_mps_limit
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
@@ -142,7 +142,7 @@ def reserved(holders: Sequence[Job], start_seconds: float) -> WaitingReason:
         WaitingCode.HAS_RESERVATION,
         JobSentence("Goes first, and waits for GPUs of ", keys, ", which may not be preempted yet."),
         f"It starts {when}; until then no job may start that would delay it.",
-        blockers=keys[:NAMED],
+        blockers=keys,
     )
 
 

@@ -206,8 +206,8 @@ class _Holders:
         if held == known:
             return f"{jobs} GPUs that it can use; all run times are known."
         return (
-            f"{jobs} GPUs that it can use; {known} of them have a known run time, and the others are assumed to run for as "
-            "long again as they have."
+            f"{jobs} GPUs that it can use; {known} of them {'has' if known == 1 else 'have'} a known run time, and the others are assumed to "
+            "run for as long again as they have."
         )
 
     def _share(self, number: int, percent: int) -> int:

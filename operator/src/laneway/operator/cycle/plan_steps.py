@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
-from laneway.api.job_names import jobs_elsewhere, namespace_of, sentence_for, visible_jobs
-from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
+from laneway.api.job_names import VisibleJobs, jobs_elsewhere, namespace_of, sentence_for, visible_jobs
+from laneway.api.training_job_status import MOST_BLOCKERS, TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.lifecycle.goodput import chosen_batch
@@ -197,7 +197,7 @@ def explains(key: str, status: TrainingJobStatus, reason: WaitingReason, refused
         and waiting.reason == str(reason.code)
         and waiting.message.startswith(sentence_for(reason.message, namespace))
         and waiting.unblock == reason.unblock
-        and (waiting.blockers, waiting.blockers_elsewhere) == visible_jobs(reason.blockers, namespace)
+        and (waiting.blockers, waiting.blockers_elsewhere) == _blockers(reason, namespace)
         and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused() in waiting.message)
     )
 
@@ -205,6 +205,12 @@ def explains(key: str, status: TrainingJobStatus, reason: WaitingReason, refused
 def has_another_reason(status: TrainingJobStatus, reason: WaitingReason) -> bool:
     """Whether a job waits for another reason than its status has."""
     return status.waiting is None or status.waiting.reason != str(reason.code)
+
+
+def _blockers(reason: WaitingReason, namespace: str) -> VisibleJobs:
+    """Return the jobs that a job waits for, as its status names them; there may be as many as GPUs."""
+    own, elsewhere = visible_jobs(reason.blockers, namespace)
+    return VisibleJobs(own[:MOST_BLOCKERS], elsewhere)
 
 
 def _explained(
@@ -220,7 +226,7 @@ def _explained(
     by_template = refused() if reason.code is WaitingCode.NODES_UNAVAILABLE else ""
     namespace = namespace_of(key)
     message = " ".join(filter(None, [sentence_for(reason.message, namespace), by_template, *lately]))
-    blockers, blockers_elsewhere = visible_jobs(reason.blockers, namespace)
+    blockers, blockers_elsewhere = _blockers(reason, namespace)
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,

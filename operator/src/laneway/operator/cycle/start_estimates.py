@@ -111,7 +111,8 @@ class StartEstimates:
         if before is not None and before.estimated_at is not None and not self.is_news(key, before):
             kept = {name: getattr(before, name) for name in _FIELDS}
             if estimate is None:
-                ahead, elsewhere = before.ahead, before.ahead_elsewhere
+                ahead, unnamed = visible_jobs(before.ahead, namespace_of(key))  # an earlier version named all
+                elsewhere = unnamed + before.ahead_elsewhere
             return waiting.model_copy(update={"ahead": ahead, "ahead_elsewhere": elsewhere, **kept})
         if estimate is None and suggested is None:
             return waiting

@@ -42,6 +42,9 @@ from laneway.scheduling.config.operator_config import start_slots
 
 logger = logging.getLogger(__name__)
 
+_LOGGED_JOBS = 100
+"""The most jobs that one line of the log names of those that a job waits for."""
+
 
 class Outdated(Exception):  # noqa: N818 - nothing went wrong: the next cycle knows more
     """The state from which a write was decided has changed; the text says how."""
@@ -409,7 +412,8 @@ class Executor:
         if (
             waiting is not None and visible_jobs(waits_for, job.namespace).elsewhere
         ):  # its status does not name all
-            logger.info("waiting", extra={"job": job.key, "reason": waiting.reason, "others": waits_for})
+            extra = {"job": job.key, "reason": waiting.reason, "others": waits_for[:_LOGGED_JOBS]}
+            logger.info("waiting", extra=extra)
         for number, event in enumerate(write.after.events):
             level = logging.WARNING if event.warning else logging.INFO
             others = {"others": event.others} if event.others else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from laneway.api.config_file import ConfigError, parse_config
+from laneway.operator import logs
 from laneway.operator.main import main, read_config
 from laneway.scheduling.admission.quota import Quota
 from laneway.scheduling.config.operator_config import OperatorConfig
@@ -96,7 +97,8 @@ def test_a_wrong_file_stops_the_command_before_it_connects(tmp_path, capsys) -> 
     assert main(["--config", str(tmp_path / "missing.yaml")]) == 2
 
 
-def test_no_cluster_in_reach_is_said_with_what_to_do(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_no_cluster_in_reach_is_said_with_what_to_do(tmp_path, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(logs, "configure", lambda level: None)  # its handler would outlast the test
     path = tmp_path / "operator.yaml"
     path.write_text("{}")
     assert read_config(path) == OperatorConfig()

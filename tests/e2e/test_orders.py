@@ -44,6 +44,7 @@ def test_a_job_is_offloaded_and_restored_by_command(bench: Bench) -> None:
         assert session["offloadedBytes"] > 0
         assert "offloaded by order (an end-to-end test)" in session["message"]
         assert session.get("lane") is None
+    bench.jobs.wait(["moved"], lambda job: job.status.reason == "PausedByOrder", "seen as paused", 60)
 
     # The memory and the turns are others'.
     bench.jobs.apply([training_job("between", steps=5)])
@@ -54,6 +55,7 @@ def test_a_job_is_offloaded_and_restored_by_command(bench: Bench) -> None:
     command(bench, "restore", "moved")
     for rank, session in enumerate(held):
         wait_until_further(bench, f"moved-{rank}", session["iterations"])
+    bench.jobs.wait(["moved"], running, "running again", 60)
     assert containers(bench).items() >= before.items(), "the same processes went on"
 
 

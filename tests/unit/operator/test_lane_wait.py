@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.api.job_conditions import WAITING_FOR_LANE
 from laneway.api.rfc3339 import format_time
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.templates import NOTHING_KNOWN
@@ -110,8 +111,8 @@ class TestAWorkerWithoutALane:
 
     def test_service_since_a_lane_was_granted_is_not_taken_back(self) -> None:
         job = a_job().placed("n1", at=NOW - 90).running(since=NOW - 80)
-        job = job.after(transitions.lane_awaited, self.NO_LANE, NOW - 80).after(
-            transitions.lane_granted, NOW - 30
+        job = job.after(transitions.kept_from_gpus, WAITING_FOR_LANE, self.NO_LANE, NOW - 80).after(
+            transitions.freed, NOW - 30
         )
         status = self.reconciled(job.record, lane=None, turns=0).job.status
         assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
@@ -139,7 +140,7 @@ class TestAWorkerWithoutALane:
 
     def test_a_moment_in_which_a_worker_does_not_seem_to_run_does_not_begin_another_wait(self) -> None:
         running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30)
-        waits = running.after(transitions.lane_awaited, "no lane", NOW - 20).record
+        waits = running.after(transitions.kept_from_gpus, WAITING_FOR_LANE, "no lane", NOW - 20).record
         flickered = reconciled_job_of(waits, a_pod(waits).bound().record).job
         again = self.reconciled(flickered, lane=None).job.status.waiting
         assert again is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from laneway.api.attempt_status import AttemptOutcome
-from laneway.api.job_conditions import ConditionType
+from laneway.api.job_conditions import WAITING_FOR_LANE, ConditionType
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ProfileStatus, RescaleStatus
 from laneway.operator.cycle.cycle import CycleResult
@@ -290,7 +290,9 @@ def test_its_cost_is_the_time_without_training_less_the_wait_for_gpus() -> None:
         status = transitions.started(restarted(waited).status, "AllWorkersRun", "m", NOW + 75)
         assert status.rescale is not None
         assert status.rescale.cost_milliseconds == cost
-        resumed = transitions.lane_granted(transitions.lane_awaited(status, "m", NOW + 80), NOW + 90)
+        resumed = transitions.freed(
+            transitions.kept_from_gpus(status, WAITING_FOR_LANE, "m", NOW + 80), NOW + 90
+        )
         assert resumed.rescale == status.rescale
 
 

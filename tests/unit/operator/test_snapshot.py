@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from laneway.api.job_conditions import WAITING_FOR_LANE
 from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cluster_state import ClusterState
@@ -94,9 +95,9 @@ def started_of(job: JobBuilder, since: float = NOW - 50) -> float | None:
 def test_a_wait_for_a_lane_does_not_move_the_start_of_an_attempt() -> None:
     job = a_job().placed("n1", at=NOW - 60).running(since=NOW - 50)
     assert started_of(job) == NOW - 50
-    job = job.after(transitions.lane_awaited, "no lane", NOW - 30)
+    job = job.after(transitions.kept_from_gpus, WAITING_FOR_LANE, "no lane", NOW - 30)
     assert started_of(job) == NOW - 50
-    assert started_of(job.after(transitions.lane_granted, NOW - 10)) == NOW - 50
+    assert started_of(job.after(transitions.freed, NOW - 10)) == NOW - 50
 
 
 def test_a_resumed_job_starts_when_it_resumes_and_a_later_wait_for_a_lane_does_not_move_that() -> None:
@@ -105,7 +106,9 @@ def test_a_resumed_job_starts_when_it_resumes_and_a_later_wait_for_a_lane_does_n
     job = job.after(transitions.asked_to_pause, *pause).after(transitions.paused, NOW - 35)
     job = job.after(transitions.resumed, NOW - 25)
     assert started_of(job) == NOW - 25
-    job = job.after(transitions.lane_awaited, "no lane", NOW - 15).after(transitions.lane_granted, NOW - 5)
+    job = job.after(transitions.kept_from_gpus, WAITING_FOR_LANE, "no lane", NOW - 15).after(
+        transitions.freed, NOW - 5
+    )
     assert started_of(job) == NOW - 25
 
 

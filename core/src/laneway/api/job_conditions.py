@@ -46,7 +46,7 @@ class SummaryState(StrEnum):
     WAITING = "Waiting"
     """All workers run, and at least one of them has no lane on its GPU yet."""
     PAUSED = "Paused"
-    """Preempted: its workers keep their pods and take no turns."""
+    """Preempted, or paused by somebody's order: its workers keep their pods and take no turns."""
     COMPLETE = "Complete"
     FAILED = "Failed"
 
@@ -56,6 +56,9 @@ ALL_WORKERS_RUN = "AllWorkersRun"
 
 WAITING_FOR_LANE = "WaitingForLane"
 """Reason of Running=False: a worker has no lane on its GPU."""
+
+PAUSED_BY_ORDER = "PausedByOrder"
+"""Reason of Running=False: somebody else than the operator ordered a worker to pause or to offload."""
 
 PAUSED = "Paused"
 OFFLOADED = "Offloaded"
@@ -73,6 +76,7 @@ _DECISIVE = {
 
 _NOT_RUNNING = {
     WAITING_FOR_LANE: SummaryState.WAITING,
+    PAUSED_BY_ORDER: SummaryState.PAUSED,
     PAUSED: SummaryState.PAUSED,
     OFFLOADED: SummaryState.PAUSED,
 }

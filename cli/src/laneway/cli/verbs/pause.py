@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from laneway.api.orders import Order
 from laneway.cli.exit_codes import FAILED, OK, CommandError
 from laneway.cli.gpu_node_orders import GPUNodeOrders
 from laneway.cli.verbs.options import add_job_arguments, open_client
-from laneway.sdk import TrainingJobClient
+from laneway.sdk import ForbiddenError, TrainingJobClient, UnauthorizedError
 from laneway.sdk.cluster import Object, pods_path
 
 
@@ -52,7 +52,7 @@ class Verb:
                     if self.gives
                     else partial(self._withdraw, on_node)
                 )
-                GPUNodeOrders(client.cluster, node).change(change)
+                _change(GPUNodeOrders(client.cluster, node), change, name)
             for pod in pods:
                 print(f"{pod['metadata']['name']} on {pod['spec']['nodeName']} {self.done}")
         return OK
@@ -101,6 +101,18 @@ VERBS: Mapping[str, Verb] = {
         "restored",
     ),
 }
+
+
+def _change(orders: GPUNodeOrders, change: Callable[[dict[str, Object]], None], job: str) -> None:
+    try:
+        orders.change(change)
+    except UnauthorizedError:
+        raise
+    except ForbiddenError as error:
+        raise ForbiddenError(
+            f"{error}. Orders to workers stand in GPUNodes, which administrators may change; with the rights of a user, "
+            f"kubectl laneway suspend {job} ends them"
+        ) from error
 
 
 def _running(client: TrainingJobClient, job: str) -> list[Object]:

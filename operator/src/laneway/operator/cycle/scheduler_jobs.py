@@ -166,8 +166,8 @@ def _started_seconds(status: TrainingJobStatus, pods: tuple[WorkerPod, ...], now
 
 
 def _service_rate_gpus(status: TrainingJobStatus) -> float:
-    """Return how many GPU-seconds a second the job attains: none while a worker of it waits for a lane."""
-    return 0.0 if transitions.awaits_lane(status) else accounting.held_gpus(status.placement)
+    """Return how many GPU-seconds a second the job attains: none while a worker of it is kept from its GPU."""
+    return 0.0 if transitions.kept_reason(status) else accounting.held_gpus(status.placement)
 
 
 def _expected_seconds(status: TrainingJobStatus, template: KnownTemplate, now_seconds: float) -> float | None:

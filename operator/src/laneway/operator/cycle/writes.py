@@ -86,14 +86,14 @@ class JobWrite:
 
     @property
     def waited_seconds(self) -> float | None:
-        """How long it had waited, where it is seen to run for the first time since; a wait for a lane amid an attempt is none."""
+        """How long it had waited, where it is seen to run for the first time since; a wait for a lane, or a pause by order, amid an attempt is none."""
         before, after = self.job.status, self.status
         runs = self.after.job.running and not self.job.running
         if not runs or before.waiting is None or before.waiting.since is None:
             return None
         since_seconds = parse_time(before.waiting.since)
         placed_seconds = transitions.since_seconds(after, ConditionType.PLACED, since_seconds)
-        if transitions.awaits_lane(before) and since_seconds > placed_seconds:
+        if transitions.kept_reason(before) and since_seconds > placed_seconds:
             return None
         return max(0.0, transitions.since_seconds(after, ConditionType.RUNNING, 0.0) - since_seconds)
 

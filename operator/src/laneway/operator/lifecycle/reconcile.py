@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from laneway.api.attempt_status import AttemptOutcome
-from laneway.api.job_conditions import ALL_WORKERS_RUN, WAITING_FOR_LANE, ConditionType
+from laneway.api.job_conditions import ALL_WORKERS_RUN, PAUSED_BY_ORDER, WAITING_FOR_LANE, ConditionType
 from laneway.api.training_job_status import ExecutionStatus, TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, rescaling, transitions
 from laneway.operator.lifecycle.admission import admit
@@ -41,6 +41,7 @@ from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import (
     actual_gpus,
     measured_profile,
+    paused,
     saved_works,
     turns_taken,
     without_lane,
@@ -110,11 +111,11 @@ def _follow(
         lost = transitions.unplaced(job.status, outcome, "PlacementLost", message, now_seconds, now_seconds)
         return reconciled.becomes(lost, JobEvent("Rollback", message, warning=True))
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
-    pause, awaits_lane = pausing.pause_action(job.status), transitions.awaits_lane(job.status)
+    pause, kept = pausing.pause_action(job.status), transitions.kept_reason(job.status)
     attempt = Attempt(
         workers=terms.workers,
         placed_seconds=transitions.since_seconds(job.status, ConditionType.PLACED, now_seconds),
-        was_running=job.running or pause is not None or awaits_lane,
+        was_running=job.running or pause is not None or bool(kept),
         pods=mine,
         placed_on={each.worker: each.node for each in job.status.placement},
         refused=context.refusals.get((job.uid, job.status.attempt), ""),
@@ -185,8 +186,8 @@ def _go_on(
     events: tuple[JobEvent, ...] = ()
     back_seconds = math.inf
     if running:
-        status, events = _with_lanes(status, mine, context)
         back_seconds = pausing.coming_back_until_seconds(status, mine, context)
+        status, events = _kept_or_free(status, mine, context, coming_back=back_seconds < math.inf)
     return replace(
         _holding(reconciled.becomes(_corrected(status, mine, context), *events), state),
         pausable=running and pausing.can_pause(mine, context.state.sessions),
@@ -195,19 +196,37 @@ def _go_on(
     )
 
 
-def _with_lanes(
-    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
+def _kept_or_free(
+    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext, *, coming_back: bool
 ) -> tuple[TrainingJobStatus, tuple[JobEvent, ...]]:
-    """Return the status of a job whose workers all run, by whether each of them has a lane; a gang runs only with all of its workers."""
-    awaited = transitions.awaits_lane(status)
-    message = next((text for pod in mine if (text := without_lane(pod, context.state.sessions))), "")
+    """Return the status of a job whose workers all run, by whether one of them is kept from its GPU; a gang runs only with all of them."""
+    kept = transitions.kept_reason(status)
+    unsure = coming_back and kept != PAUSED_BY_ORDER
+    reason = PAUSED_BY_ORDER
+    message = next((text for pod in mine if (text := _paused_by_order(pod, context, unsure=unsure))), "")
+    if not message:
+        reason = WAITING_FOR_LANE
+        message = next((text for pod in mine if (text := without_lane(pod, context.state.sessions))), "")
     if message:
-        events = () if awaited else (JobEvent(WAITING_FOR_LANE, message),)
-        return transitions.lane_awaited(status, message, context.now_seconds), events
-    if not awaited:
+        events = () if kept == reason else (JobEvent(reason, message),)
+        return transitions.kept_from_gpus(status, reason, message, context.now_seconds), events
+    if not kept:
         return status, ()
-    granted = JobEvent("LaneGranted", "All workers run, and each has a lane on its GPU.")
-    return transitions.lane_granted(status, context.now_seconds), (granted,)
+    return transitions.freed(status, context.now_seconds), (JobEvent(*transitions.FREED[kept]),)
+
+
+def _paused_by_order(pod: WorkerPod, context: ReconcileContext, *, unsure: bool) -> str:
+    """Return by which order a worker is paused that the operator did not give.
+
+    Args:
+        pod: the worker.
+        context: what the nodes say.
+        unsure: the job comes back from a preemption and may seem paused for a while; then only an order of somebody else in the GPUNode counts.
+    """
+    node = context.state.gpu_nodes.get(pod.node)
+    if unsure and (node is None or pod.uid not in node.others_orders):
+        return ""
+    return paused(pod, context.state.sessions)
 
 
 def _follow_pause(

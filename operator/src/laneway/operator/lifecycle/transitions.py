@@ -11,7 +11,14 @@ from typing import Any
 
 from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.conditions import Condition, ConditionStatus, is_true, with_condition
-from laneway.api.job_conditions import ALL_WORKERS_RUN, OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
+from laneway.api.job_conditions import (
+    ALL_WORKERS_RUN,
+    OFFLOADED,
+    PAUSED,
+    PAUSED_BY_ORDER,
+    WAITING_FOR_LANE,
+    ConditionType,
+)
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import (
     AvoidedNodeStatus,
@@ -52,6 +59,18 @@ RESCALE_FAILED = "RescaleFailed"
 NO_RESCALE_PENDING = (ConditionType.RESCALE_PENDING, False, "NotPending", "No rescale is pending.")
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
 """Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
+LANE_GRANTED = "LaneGranted"
+UNPAUSED = "Unpaused"
+_KEPT = {
+    WAITING_FOR_LANE: "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory.",
+    PAUSED_BY_ORDER: "Whoever gave the order takes it back: kubectl laneway unpause NAME, or restore where it was offloaded.",
+}
+"""What would let a job go on that is kept from its GPUs, by the reason of Running=False."""
+FREED = {
+    WAITING_FOR_LANE: (LANE_GRANTED, "All workers run, and each has a lane on its GPU."),
+    PAUSED_BY_ORDER: (UNPAUSED, "All workers run, and no order pauses one any more."),
+}
+"""The reason of Running=True, and its message, once it is not kept from them any more."""
 
 
 def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, bool, str, str]) -> Status:
@@ -279,17 +298,17 @@ def resumed(status: Status, now_seconds: float) -> Status:
     return changed(accounting.started(_gone_on(status), now_seconds), waiting=None)
 
 
-def lane_awaited(status: Status, message: str, now_seconds: float) -> Status:
-    """A worker has no lane on its GPU: the job keeps its workers, cannot use its GPUs, and is charged no service."""
+def kept_from_gpus(status: Status, reason: str, message: str, now_seconds: float) -> Status:
+    """A worker has no lane on its GPU, or somebody paused it: the job keeps its workers, cannot use its GPUs, and is charged no service."""
     status = accounting.stopped(status, now_seconds) if status.service_counted_at else status
-    status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, WAITING_FOR_LANE, message))
-    unblock = "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory."
-    return waits(status, WAITING_FOR_LANE, message, now_seconds, unblock)
+    status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, reason, message))
+    return waits(status, reason, message, now_seconds, _KEPT[reason])
 
 
-def lane_granted(status: Status, now_seconds: float) -> Status:
-    """Every worker has a lane on its GPU: the job runs."""
-    change = (ConditionType.RUNNING, True, "LaneGranted", "All workers run, and each has a lane on its GPU.")
+def freed(status: Status, now_seconds: float) -> Status:
+    """No worker of a job that was kept from its GPUs is any more: the job runs."""
+    reason, message = FREED[kept_reason(status)]
+    change = (ConditionType.RUNNING, True, reason, message)
     return changed(
         accounting.started(with_conditions(status, now_seconds, change), now_seconds), waiting=None
     )
@@ -303,10 +322,14 @@ def counts_since_start(status: Status) -> bool:
     return counted_seconds < parse_time(running.last_transition_time) + 1.0
 
 
-def awaits_lane(status: Status) -> bool:
-    """Return whether the job's workers run and one of them has no lane on its GPU."""
+def kept_reason(status: Status) -> str:
+    """Return why the job is kept from its GPUs although its workers run, as the reason of Running=False; empty where it is not."""
     running = condition(status, ConditionType.RUNNING)
-    return running is not None and (running.status, running.reason) == ("False", WAITING_FOR_LANE)
+    return (
+        running.reason
+        if running is not None and running.status == "False" and running.reason in _KEPT
+        else ""
+    )
 
 
 def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> Status:

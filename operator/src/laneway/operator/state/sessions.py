@@ -120,6 +120,15 @@ def without_lane(pod: WorkerPod, sessions: SessionIndex) -> str:
     return ""
 
 
+def paused(pod: WorkerPod, sessions: SessionIndex) -> str:
+    """Return, in the node's words, that the pod is paused or offloaded; empty where it is not, and once it has ended."""
+    held = () if pod.ended else sessions.of(pod)
+    for hold in held:
+        if hold.session.state in (SessionState.PAUSED, SessionState.OFFLOADED):
+            return f"Worker {pod.rank} on {hold.node} is {hold.session.message or 'paused by order'}."
+    return ""
+
+
 def evicted(pod: WorkerPod, sessions: SessionIndex) -> str:
     """Return why the node stopped the pod's processes, as one CamelCase word; empty where it did not."""
     return next((hold.session.evicted for hold in sessions.of(pod) if hold.session.evicted), "")

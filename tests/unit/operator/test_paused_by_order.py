@@ -1,0 +1,95 @@
+"""A worker that somebody else than the operator paused: its job is paused, says why and by whom, and is not charged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.scheduling import JobState, PreemptionAction
+
+from tests.unit.operator.builders import (
+    NOW,
+    TIMEOUTS,
+    a_gpu_node,
+    a_job,
+    a_pod,
+    a_session,
+    a_view,
+    condition_of,
+    reasons,
+    reconciled_job_of,
+)
+
+BY_HAND = "paused by order (someone needs the GPU)"
+LONG_AGO = NOW - 10 * TIMEOUTS.pause_seconds
+
+
+def running(since: float = LONG_AGO) -> JobRecord:
+    return a_job().placed("n1", at=since - 30).running(since=since).record
+
+
+def seen(
+    job: JobRecord, state: str = "Paused", message: str = BY_HAND, *, by_hand: bool = True
+) -> ReconciledJob:
+    """The job, as its node reports its worker; `by_hand`: the order of somebody else is in the GPUNode."""
+    pod = a_pod(job).running().record
+    node = a_gpu_node("n1", sessions={0: [a_session(pod, state=state, lane=0, message=message)]})
+    orders = frozenset({pod.uid} if by_hand else ())
+    return reconciled_job_of(job, pod, view=a_view(gpu_nodes=[replace(node, others_orders=orders)]))
+
+
+def test_the_job_is_paused_says_why_and_is_charged_nothing() -> None:
+    found = seen(running(since=NOW - 30))
+    status = found.job.status
+    assert (status.state, status.reason) == ("Paused", "PausedByOrder")
+    assert condition_of(status, "Running") == ("False", "PausedByOrder")
+    assert status.waiting is not None
+    assert BY_HAND in status.waiting.message
+    assert "kubectl laneway unpause NAME" in status.waiting.unblock
+    assert reasons(found) == ["PausedByOrder"]
+    assert found.state is JobState.RUNNING, "it holds its share"
+    assert accounting.counted(status, NOW + 100).executed_milliseconds == 30_000
+    again = seen(found.job)
+    assert again.job.status is status
+    assert again.events == (), "it is said once"
+
+
+def test_the_job_runs_again_once_the_order_is_taken_back() -> None:
+    paused = seen(running(since=NOW - 30)).job
+    found = seen(paused, state="Waiting", message="", by_hand=False)
+    status = found.job.status
+    assert (status.state, status.reason, status.waiting) == ("Running", "", None)
+    assert reasons(found) == ["Unpaused"]
+    assert status.attempt == 1
+    assert accounting.counted(status, NOW + 100).executed_milliseconds == 130_000
+
+
+def test_an_order_at_the_nodes_shell_counts_as_well_and_stays_said() -> None:
+    found = seen(running(), by_hand=False)
+    assert found.job.status.reason == "PausedByOrder"
+    assert seen(found.job, by_hand=False).job.status is found.job.status
+
+
+def test_a_job_that_comes_back_from_a_preemption_is_not_taken_for_one_that_somebody_paused() -> None:
+    job = a_job().placed("n1", at=NOW - 300).running(since=NOW - 200)
+    job = job.after(
+        transitions.asked_to_pause, PreemptionAction.PAUSE, "HigherPriority", "Preempted.", NOW - 100, ""
+    )
+    resumed = job.after(transitions.paused, NOW - 90).after(transitions.resumed, NOW - 1).record
+    assert seen(resumed, by_hand=False).job.status.state == "Running"
+    assert seen(resumed, by_hand=True).job.status.reason == "PausedByOrder"
+
+
+def test_a_gang_is_paused_while_one_of_its_workers_is() -> None:
+    job = a_job().spec(workers=2).placed("n1", "n2", at=LONG_AGO - 30).running(since=LONG_AGO).record
+    pods = [a_pod(job, rank=rank).running().record for rank in (0, 1)]
+    nodes = [
+        a_gpu_node("n1", sessions={0: [a_session(pods[0], lane=0)]}),
+        a_gpu_node("n2", sessions={0: [a_session(pods[1], state="Offloaded", message="offloaded by order")]}),
+    ]
+    status = reconciled_job_of(job, *pods, view=a_view(gpu_nodes=nodes)).job.status
+    assert (status.state, status.reason) == ("Paused", "PausedByOrder")
+    assert status.waiting is not None
+    assert status.waiting.message == "Worker 1 on n2 is offloaded by order."

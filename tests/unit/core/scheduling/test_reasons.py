@@ -152,7 +152,7 @@ NEVER = [
         job().needs(gpus_per_worker=8),
         WaitingCode.WORKER_LARGER_THAN_NODE,
         "Each of its workers needs 8 GPUs of one node; the largest suitable node, n, has 6.",
-        "Lower spec.gpus.count to at most 6 and use more workers, or add a larger node.",
+        "Create it again with spec.gpus.count of at most 6, and with as many workers as 10 suitable GPUs can hold; or add a larger node.",
     ),
     (
         "enough GPUs, in nodes that leave a rest",
@@ -201,6 +201,18 @@ FOR_OTHERS = [
         WaitingCode.GPUS_FRAGMENTED,
         "It needs 40 percent of a GPU; 50 percent are free in total, but at most 30 percent on one GPU.",
         "It starts when more of the same GPU becomes free.",
+    ),
+    (
+        "one GPU with enough left, and two that have it together",
+        [a_node("n", 3)],
+        [
+            a_job("x").share(40).runs_on("n/0"),
+            *(a_job(f"y{at}").share(70).runs_on(f"n/{at}") for at in (1, 2)),
+        ],
+        job().needs(2, share_percent=40),
+        WaitingCode.GPUS_BUSY,
+        "It needs 40 percent of each of 2 GPUs; 1 of 3 suitable GPUs is available.",
+        "It starts when 1 more GPU becomes available, as other jobs end or are preempted.",
     ),
     (
         "GPUs free on different nodes for a worker that wants them on one",
@@ -287,6 +299,20 @@ def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
     found = planned([a_node("n", 1, percent=200)], *jobs, by=policies(order="fifo", placement="lanes"))
     assert found.waiting["waits"].code is WaitingCode.AWAITING_BETTER_PLACE
     assert "No GPUs are free for it alone, and it joins no other jobs" in found.waiting["waits"].message
+
+
+def test_what_is_free_only_to_jobs_that_join_others_does_not_count_as_free() -> None:
+    """With 400 percent on offer, 600 are free; a job that takes a GPU for itself can have none of them."""
+    others = [a_job(f"x{at}").runs_on(f"n/{at}") for at in (0, 1)]
+    alone = job().needs(exclusive=True)
+    found = planned(
+        [a_node("n", 2, percent=400)], *others, alone, by=policies(order="fifo", placement="lanes")
+    )
+    reason = found.waiting["j"]
+    assert (reason.code, str(reason.message)) == (
+        WaitingCode.GPUS_BUSY,
+        "It needs 1 GPU alone; 0 of 2 suitable GPUs are available.",
+    )
 
 
 @pytest.mark.parametrize(

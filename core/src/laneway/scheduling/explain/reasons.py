@@ -290,13 +290,12 @@ def _fragmented(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReas
             "It starts when GPUs of the same node become free.",
         )
     share_percent = min((share for _, share in capacity.choices(job)), default=0)
-    needed_percent = share_percent * demand.gpus
-    if not share_percent or capacity.free_sum_percent(job) < needed_percent:
+    free_percent, most_percent = capacity.unshared_sum_percent(job), capacity.most_unshared_percent(job)
+    if not most_percent < share_percent <= free_percent / demand.gpus:
         return None
     return WaitingReason(
         WaitingCode.GPUS_FRAGMENTED,
-        f"It needs {needs(demand)}; {capacity.free_sum_percent(job)} percent are free in total, but at most "
-        f"{capacity.most_free_percent(job)} percent on one GPU.",
+        f"It needs {needs(demand)}; {free_percent} percent are free in total, but at most {most_percent} percent on one GPU.",
         "It starts when more of the same GPU becomes free.",
         lacking_gpus=demand.gpus - free_gpus,
     )

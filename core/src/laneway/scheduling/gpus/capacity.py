@@ -171,7 +171,8 @@ class ClusterCapacity:
                 WaitingCode.WORKER_LARGER_THAN_NODE,
                 f"Each of its workers needs {demand.gpus_per_worker} GPUs of one node; the largest suitable node, "
                 f"{self._allocations.nodes[-node].name}, has {most}.",
-                f"Lower spec.gpus.count to at most {most} and use more workers, or add a larger node.",
+                f"Create it again with spec.gpus.count of at most {most}, and with as many workers as {suitable(suited)} "
+                "can hold; or add a larger node.",
                 lacking_gpus=demand.gpus_per_worker - most,
             )
         slots = _slots(demand, self._counts)

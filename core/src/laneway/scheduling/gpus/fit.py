@@ -192,13 +192,19 @@ class FreeCapacity:
 
     def unshared_sum_percent(self, job: Job) -> int:
         """Return :meth:`free_sum_percent` without what is free only to jobs that join others."""
+        return sum(number * percent for percent, number in self._unshared_sizes(job))
+
+    def most_unshared_percent(self, job: Job) -> int:
+        """Return :meth:`most_free_percent` without what is free only to jobs that join others."""
+        return max((percent for percent, number in self._unshared_sizes(job) if number), default=0)
+
+    def _unshared_sizes(self, job: Job) -> Iterator[tuple[int, int]]:
+        """Yield what is free of suitable GPUs to jobs that join no others, and of how many GPUs so much is."""
         self._allocations.views.index(self.tracked)
         choices, indexes, _ = self._look_up(job)
-        return sum(
-            number * max(0, percent - _free_unshared(gpu_class, 0))
-            for (gpu_class, _), index in zip(choices, indexes, strict=True)
-            for percent, number in index.sizes.items()
-        )
+        for (gpu_class, _), index in zip(choices, indexes, strict=True):
+            for percent, number in index.sizes.items():
+                yield max(0, percent - _free_unshared(gpu_class, 0)), number
 
     def idle_percent(self) -> Sequence[int]:
         """Return, by pool, what is free of its usable GPUs together."""

@@ -216,7 +216,8 @@ class _Descent:
         found: dict[_Tiers, list[int]] = {}
         for node in sorted(nodes, key=self._cpus_of):  # by number among equals
             cpu_millis = self._cpus_of(node)
-            if cpu_millis >= self._cpu_millis:
+            # As for kube-scheduler, who requests no CPU fits on a node whose CPUs are promised beyond what there is.
+            if not self._cpu_millis or cpu_millis >= self._cpu_millis:
                 found.setdefault(self._tiers(cpu_millis), []).append(node)
         return found
 

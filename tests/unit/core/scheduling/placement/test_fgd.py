@@ -99,6 +99,11 @@ def test_each_worker_of_a_gang_counts_with_its_cpus() -> None:
     assert gpus_of(found, "gang") == ["m/0", "n/0"]
 
 
+def test_a_task_without_cpus_fits_where_more_cpus_are_promised_than_there_are() -> None:
+    nodes = [with_cpus("n", -1, gpus=1)]
+    assert gpus_of(placed(FGD(), nodes, a_job("a")), "a") == ["n/0"]
+
+
 def test_nodes_whose_cpus_are_not_known_have_enough() -> None:
     nodes = [a_node("m", 4), with_cpus("n", 1, gpus=4)]
     plan = placed(FGD(), nodes, asking("a", 1000))

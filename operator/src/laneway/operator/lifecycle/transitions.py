@@ -63,7 +63,7 @@ LANE_GRANTED = "LaneGranted"
 UNPAUSED = "Unpaused"
 _KEPT = {
     WAITING_FOR_LANE: "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory.",
-    PAUSED_BY_ORDER: "Whoever gave the order takes it back: kubectl laneway unpause NAME, or restore where it was offloaded.",
+    PAUSED_BY_ORDER: "The one who gave the order takes it back: kubectl laneway unpause NAME, or restore where it was offloaded.",
 }
 """What would let a job go on that is kept from its GPUs, by the reason of Running=False."""
 FREED = {

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
+from urllib3.exceptions import HTTPError
 
 from hack.cluster.progress import ClusterError
 
-_TIMES = (5.0, 15.0)
+_TIMES = (15.0, 65.0)
+"""To connect and to read, in seconds. An API server ends a request itself after 60 s, and says so."""
 
 
 class Api:
@@ -31,8 +34,9 @@ class Api:
         Raises:
             ClusterError: the answer is not a document; its text names the path and the answer.
         """
-        response = self._request(path, query or {}, _TIMES)
-        text = response.response.data
+        with _failures(path):
+            response = self._request(path, query or {}, _TIMES)
+            text = response.response.data
         if response.status != 200:
             raise ClusterError(f"GET {path}: HTTP {response.status}: {text[:300].decode(errors='replace')}")
         try:
@@ -46,15 +50,20 @@ class Api:
         return listed
 
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[str]:
-        """Yield the lines of a streamed response, for example a followed log, until the server ends it."""
-        response = self._request(path, query, (_TIMES[0], None))
-        if response.status != 200:
-            raise ClusterError(f"GET {path}: HTTP {response.status}")
-        rest = b""
-        for chunk in response.response.stream(amt=None):
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                yield line.decode(errors="replace")
+        """Yield the lines of a streamed response, for example a followed log, until the server ends it.
+
+        Raises:
+            ClusterError: the server does not answer, refuses, or breaks off.
+        """
+        with _failures(path):
+            response = self._request(path, query, (_TIMES[0], None))
+            if response.status != 200:
+                raise ClusterError(f"GET {path}: HTTP {response.status}")
+            rest = b""
+            for chunk in response.response.stream(amt=None):
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    yield line.decode(errors="replace")
         if rest:
             yield rest.decode(errors="replace")
 
@@ -62,9 +71,15 @@ class Api:
         method, url, headers, *_ = self._client.param_serialize(
             "GET", path, query_params=list(query.items()), auth_settings=["BearerToken"]
         )
-        try:
-            return self._client.call_api(method, url, header_params=headers, _request_timeout=times)
-        except client.ApiException as error:
-            raise ClusterError(f"GET {path}: {error.reason}") from error
-        except OSError as error:
-            raise ClusterError(f"GET {path}: {error}") from error
+        return self._client.call_api(method, url, header_params=headers, _request_timeout=times)
+
+
+@contextmanager
+def _failures(path: str) -> Iterator[None]:
+    """Turn each way in which a request fails into a ClusterError that names the path."""
+    try:
+        yield
+    except client.ApiException as error:
+        raise ClusterError(f"GET {path}: {error.reason}") from error
+    except (OSError, HTTPError) as error:
+        raise ClusterError(f"GET {path}: {error}") from error

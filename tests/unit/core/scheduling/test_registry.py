@@ -249,7 +249,7 @@ def test_a_policy_of_an_unknown_distribution_is_reported_as_others_are(
 ) -> None:
     point = EntryPoint("order.acme.x", "no_such_module_of_acme:X", plug_ins.GROUP)
     assert point.dist is None
-    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plug_ins, "_points", lambda path: (point,))
     with pytest.raises(ValueError, match=r"no_such_module_of_acme:X\) cannot be loaded: ModuleNotFoundError"):
         policies(order="acme.x")
 

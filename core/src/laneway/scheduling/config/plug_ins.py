@@ -8,8 +8,10 @@ misspelt one never leads to a search for packages. A policy is imported only whe
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -65,11 +67,17 @@ def misnamed(stage: str) -> list[str]:
 
 def _offers(stage: str) -> list[tuple[str, EntryPoint]]:
     found = []
-    for point in entry_points(group=GROUP):
+    for point in _points(tuple(sys.path)):
         prefix, _, name = point.name.partition(".")
         if prefix == stage:
             found.append((name, point))
     return found
+
+
+@cache
+def _points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return what the packages on ``sys.path`` bring. To read all packages takes longer than to parse a command line."""
+    return tuple(entry_points(group=GROUP))
 
 
 def _loaded(stage: str, name: str, point: EntryPoint, members: Collection[str]) -> Callable[..., Any]:

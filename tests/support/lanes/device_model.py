@@ -21,7 +21,7 @@ QUANTUM_SECONDS = 0.1
 CONTROL_SECONDS = 0.05
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ModelTenant:
     """A tenant that trains from its arrival until it leaves."""
 

@@ -96,19 +96,19 @@ def _python_problem(words: list[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def quoted() -> list[QuotedCommand]:
+def quoted() -> tuple[QuotedCommand, ...]:
     """All of the repository's."""
     return quoted_commands()
 
 
 def test_every_quoted_command_can_be_run(
-    quoted: list[QuotedCommand], capsys: pytest.CaptureFixture[str]
+    quoted: tuple[QuotedCommand, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     problems = {str(command): found for command in quoted if (found := problem(command, capsys))}
     assert problems == {}
 
 
-def test_commands_are_found_in_every_kind_of_file(quoted: list[QuotedCommand]) -> None:
+def test_commands_are_found_in_every_kind_of_file(quoted: tuple[QuotedCommand, ...]) -> None:
     places = "\n".join(command.place for command in quoted)
     for name in ("README.md", "docs/node.md", "alerts.yaml", "NOTES.txt", "README.md.gotmpl", "diagnosis.py"):
         assert name in places, name

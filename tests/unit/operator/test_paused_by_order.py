@@ -82,6 +82,27 @@ def test_a_job_that_comes_back_from_a_preemption_is_not_taken_for_one_that_someb
     assert seen(resumed, by_hand=True).job.status.reason == "PausedByOrder"
 
 
+RESTORES = "waits for GPU memory to restore 4 GiB from the host"
+
+
+def test_a_job_whose_order_to_offload_was_taken_back_waits_for_memory_until_it_is_restored() -> None:
+    offloaded = seen(running(), state="Offloaded", message="offloaded by order: 4 GiB are on the host").job
+    assert offloaded.status.reason == "PausedByOrder"
+    found = seen(offloaded, state="Offloaded", message=RESTORES, by_hand=False)
+    status = found.job.status
+    assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
+    assert status.waiting is not None
+    assert status.waiting.message == f"Worker 0 on n1 is offloaded: {RESTORES}."
+    assert "Memory" in status.waiting.unblock, "no order is left that somebody could take back"
+    assert status.service_counted_at is None
+    assert seen(found.job, state="Waiting", message="", by_hand=False).job.status.state == "Running"
+
+
+def test_a_job_that_comes_back_from_a_preemption_late_is_not_paused_by_order() -> None:
+    found = seen(running(since=LONG_AGO), state="Offloaded", message=RESTORES, by_hand=False)
+    assert found.job.status.state == "Running"
+
+
 def test_a_gang_is_paused_while_one_of_its_workers_is() -> None:
     job = a_job().spec(workers=2).placed("n1", "n2", at=LONG_AGO - 30).running(since=LONG_AGO).record
     pods = [a_pod(job, rank=rank).running().record for rank in (0, 1)]

@@ -42,6 +42,7 @@ from laneway.operator.state.sessions import (
     actual_gpus,
     measured_profile,
     paused,
+    restored,
     saved_works,
     turns_taken,
     without_lane,
@@ -206,7 +207,10 @@ def _kept_or_free(
     message = next((text for pod in mine if (text := _paused_by_order(pod, context, unsure=unsure))), "")
     if not message:
         reason = WAITING_FOR_LANE
-        message = next((text for pod in mine if (text := without_lane(pod, context.state.sessions))), "")
+        # A job that was not kept from its GPUs runs while it comes back from a preemption, and so while its memory does.
+        looks = (without_lane, restored) if kept else (without_lane,)
+        said = (look(pod, context.state.sessions) for look in looks for pod in mine)
+        message = next(filter(None, said), "")
     if message:
         events = () if kept == reason else (JobEvent(reason, message),)
         return transitions.kept_from_gpus(status, reason, message, context.now_seconds), events

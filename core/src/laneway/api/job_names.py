@@ -60,9 +60,9 @@ class JobSentence:
             parts.append(f"{len(named) - NAMED} more")
         if elsewhere:
             parts.append(jobs_elsewhere(elsewhere))
-        jobs = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+        jobs = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
         if not (self.before or named):
-            jobs = jobs[0].upper() + jobs[1:]
+            jobs = jobs[:1].upper() + jobs[1:]
         return f"{self.before}{jobs}{self.after}"
 
 
@@ -92,7 +92,7 @@ def namespace_of(key: str) -> str:
     return key.partition("/")[0] if "/" in key else ""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # an entry may hold thousands of keys
 def visible_jobs(keys: tuple[str, ...], namespace: str) -> VisibleJobs:
     """Return jobs as the users of a namespace see them. Many jobs may wait for the same ones, so answers are kept."""
     own = tuple(key for key in keys if namespace_of(key) == namespace)

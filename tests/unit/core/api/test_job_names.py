@@ -54,3 +54,8 @@ def test_a_clause_keeps_its_jobs_within_a_longer_sentence() -> None:
 
 def test_jobs_are_split_into_those_that_are_named_and_the_number_of_the_others() -> None:
     assert visible_jobs(("b/x", "a/x", "a/y"), "a") == (("a/x", "a/y"), 1)
+
+
+def test_a_sentence_about_no_job_stays_a_sentence() -> None:
+    assert JobSentence("Behind ", (), "nobody.").for_namespace("a") == "Behind nobody."
+    assert JobSentence("", (), "").in_full() == ""

@@ -54,3 +54,12 @@ def test_a_clause_keeps_its_jobs_within_a_longer_sentence() -> None:
 
 def test_jobs_are_split_into_those_that_are_named_and_the_number_of_the_others() -> None:
     assert visible_jobs(("b/x", "a/x", "a/y"), "a") == (("a/x", "a/y"), 1)
+
+
+def test_figures_of_a_job_that_is_not_named_are_left_out() -> None:
+    sentence = JobSentence("Preempted by ", ("a/x",), " (queue 0)", after_unnamed=" (in a higher queue)")
+    for reader, want in [("a", "a/x (queue 0)."), ("b", "a job of another namespace (in a higher queue).")]:
+        assert sentence_for(within("", sentence, "."), reader) == f"Preempted by {want}"
+    assert sentence.in_full() == "Preempted by a/x (queue 0)"
+    both = JobSentence("Beside ", ("a/x", "b/y"), " at 70%.", after_unnamed=" slowly.")
+    assert both.for_namespace("a") == "Beside a/x and a job of another namespace slowly."

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from laneway.api import quantity
+from laneway.api.durations import duration
 from laneway.api.gpu_node import GPUStatus
 from laneway.api.names import GPU_PERCENT
 from laneway.api.node_lease import DURATION_SECONDS, lease_name
@@ -22,7 +23,6 @@ from laneway.cli.enforcement_advice import (
     not_interposed,
 )
 from laneway.cli.gpu_node_format import NodeReport
-from laneway.cli.job_format import duration
 
 Object = Mapping[str, Any]
 

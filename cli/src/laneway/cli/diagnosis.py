@@ -302,7 +302,12 @@ def _agent(subject: str, report: NodeReport, observed: Observations) -> Iterator
                 "run nvidia-smi on the node; without a driver, exclude the node by the chart's node.nodeSelector",
             )
         if condition.type == "DoublyOffered" and condition.status == "True":
-            yield Finding(Level.FAILED, subject, condition.message)
+            yield Finding(
+                Level.FAILED,
+                subject,
+                condition.message,
+                "exclude the node by the nodeSelector of the other plugin's DaemonSet, or by the chart's node.nodeSelector",
+            )
 
 
 def _plugin(subject: str, report: NodeReport, node: Object | None) -> Iterator[Finding]:

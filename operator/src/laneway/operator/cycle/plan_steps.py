@@ -11,7 +11,7 @@ from laneway.api.training_job_status import MOST_BLOCKERS, TrainingJobStatus, Wa
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.lifecycle.goodput import chosen_batch
-from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob, suspension_event
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import (
     Decision,
@@ -140,7 +140,7 @@ def _preempt(
         return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}", others=others))
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.suspended(status, message, now_seconds)
-        event = JobEvent("Suspended", message)
+        event = suspension_event(message, pods)
     elif preemption.reason is PreemptionReason.RESCALING:
         status = transitions.rescaled(status, workers, message, now_seconds)
         event = JobEvent(transitions.RESCALING, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -34,9 +35,11 @@ class Screen:
         if self._live:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
-            lines = [
-                line[:width] for line in table(PROGRESS_HEADER, [_progress(view) for view in views.values()])
-            ]
+            header, *rows = table(PROGRESS_HEADER, [_progress(view) for view in views.values()])
+            lines = [header[:width]]
+            for row, view in zip(rows, views.values(), strict=True):
+                lines += [row[:width], *_under(_note(view), width)]
+            lines = lines[: shutil.get_terminal_size().lines - 1]  # what has scrolled away cannot be erased
             print("\n".join(lines), file=self._stream, flush=True)
             self._drawn_lines = len(lines)
             return
@@ -52,7 +55,7 @@ class Screen:
             self._drawn_lines = 0
 
 
-PROGRESS_HEADER = ("JOB", "WORKERS", "STATE", "NODES", "SERVICE", "TURNS", "PREEMPTED", "")
+PROGRESS_HEADER = ("JOB", "WORKERS", "STATE", "NODES", "SERVICE", "TURNS", "PREEMPTED")
 
 
 def _progress(view: JobView) -> tuple[str, ...]:
@@ -65,8 +68,13 @@ def _progress(view: JobView) -> tuple[str, ...]:
         f"{view.attained_gpu_seconds:.0f} s",
         str(view.status.turns),
         str(view.status.preemptions),
-        _note(view),
     )
+
+
+def _under(note: str, width: int) -> list[str]:
+    """Return a note as the lines under its job's."""
+    indent = "    "
+    return textwrap.wrap(note, width, initial_indent=indent, subsequent_indent=indent)
 
 
 def _note(view: JobView) -> str:

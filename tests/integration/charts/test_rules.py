@@ -76,6 +76,24 @@ def test_thresholds_and_runbooks_are_values() -> None:
     assert changed["LanewayCycleSlow"]["annotations"]["runbook_url"] == url
 
 
+@pytest.mark.parametrize(
+    "runbooks", ["{{ $labels.site }}/runbooks", "See: the page", "a # b", 'it\'s "there"', "${cycleSeconds}"]
+)
+def test_the_address_of_the_runbooks_is_rendered_as_it_is(runbooks: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({"metrics": {"prometheusRule": {"enabled": True, "runbooks": runbooks}}})
+    )
+    spec = prometheus_rule(values)
+    urls = {
+        rule["annotations"]["runbook_url"]
+        for group in spec["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "LanewayCycleSlow"
+    }
+    assert urls == {f"{runbooks}#lanewaycycleslow"}
+
+
 @pytest.mark.parametrize(("seconds", "accepted"), [(29.9, True), (30, False)])
 def test_a_threshold_that_no_cycle_would_exceed_is_refused(
     seconds: float, accepted: bool, tmp_path: Path

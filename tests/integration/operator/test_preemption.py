@@ -91,7 +91,7 @@ async def test_the_users_of_two_namespaces_are_not_told_whose_job_preempts_or_bl
         await theirs.submit("ocelot", priorityClassName=urgent)
 
         preempted = await ours.until_condition("walrus", "Preempted")
-        assert preempted["message"] == "Preempted by a job of another namespace (priority 1000 before 0)."
+        assert preempted["message"] == "Preempted by a job of another namespace (of a higher priority)."
         assert (await ours.job("walrus"))["status"]["preemption"].get("preemptor", "") == ""
         waiting = await theirs.until_waiting("ocelot", "AwaitingRelease")
         assert waiting["message"] == "Waiting for a job of another namespace to release its GPUs."

@@ -127,6 +127,12 @@ def test_what_is_wrong(changes: dict[str, Any], level: Level, subject: str, mess
     assert found[0].advice or subject == "node n1"
 
 
+def test_what_to_do_about_gpus_that_another_plugin_offers() -> None:
+    twice = a_condition("DoublyOffered", "True", "offered twice")
+    (found,) = problems(replace(HEALTHY, reports=[a_report(conditions=[twice])]))
+    assert "node.nodeSelector" in found.advice
+
+
 def test_what_to_do_about_a_simulated_gpu() -> None:
     (found,) = problems(replace(HEALTHY, reports=[a_report(simulated=True)]))
     assert "gpu.source" in found.advice

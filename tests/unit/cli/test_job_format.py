@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from laneway.api.durations import duration
 from laneway.api.rfc3339 import format_time
 from laneway.cli import job_format
 from laneway.cli.job_table import job_table
@@ -94,7 +95,7 @@ def test_an_elastic_job_is_shown_with_the_workers_that_it_has() -> None:
     [(-3, "0s"), (59, "59s"), (60, "1m"), (450, "7m30s"), (11100, "3h5m"), (187200, "2d4h"), (86400, "1d")],
 )
 def test_durations(seconds: float, want: str) -> None:
-    assert job_format.duration(seconds) == want
+    assert duration(seconds) == want
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.cli.progress_format import data_time, goodput, loss_at_a_stop, percent, progress
+from laneway.cli.progress_format import data_time, goodput, percent, progress
 
 from tests.support.training_jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job
 
@@ -49,22 +49,6 @@ def test_percent() -> None:
     assert percent(a_job(progress=MADE)) == "25%"
     assert percent(a_job(progress={"iterations": 7})) == "-"
     assert percent(a_job()) == "-"
-
-
-@pytest.mark.parametrize(
-    ("story", "job", "want"),
-    [
-        ("it saved none", a_job(progress={"unsavedSince": CREATED}, **RUNNING), "no checkpoint of it was seen, so it may start from the beginning and lose 1m35s of training"),
-        ("it does not load them", a_job(progress={"unsavedSince": CREATED, "lastCheckpointTime": CREATED, "resumes": False}, **RUNNING), "its last attempt did not go on from its checkpoint"),
-        ("it saves", a_job(progress={"unsavedSince": CREATED, "lastCheckpointTime": CREATED}, **RUNNING), ""),
-        ("nothing is known", a_job(progress={"iterations": 7}, **RUNNING), ""),
-        ("it has no workers", a_job(progress={"unsavedSince": CREATED}), ""),
-    ],
-)  # fmt: skip
-def test_what_a_stop_would_lose(story: str, job: dict[str, Any], want: str) -> None:
-    found = loss_at_a_stop(job, NOW)
-    assert found.startswith(want), story
-    assert bool(found) == bool(want), story
 
 
 def test_the_time_for_data_is_shown_if_there_is_any() -> None:

@@ -87,7 +87,20 @@ def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
     assert write.after.pods_to_delete == (pod,)
     assert write.status.preemptions == 0
     assert condition_of(write.status, "Preempted") == ("False", "NeverPreempted")
-    assert [each.reason for each in write.after.events] == ["Suspended"]
+    (event,) = write.after.events
+    assert (event.reason, event.message) == (
+        "Suspended",
+        "Suspended by spec.suspend. Its workers have their grace period to save a checkpoint, and end.",
+    )
+
+
+def test_a_job_that_is_suspended_before_it_has_workers_is_not_told_what_they_do() -> None:
+    job = a_job("a").spec(suspend=True).placed("n1", at=NOW - 1).record
+    write = write_of(decided(a_view([job], [], [a_gpu_node("n1")])), "a")
+    assert write is not None
+    assert [(each.reason, each.message) for each in write.after.events] == [
+        ("Suspended", "Suspended by spec.suspend.")
+    ]
 
 
 def test_a_job_that_cannot_be_reconciled_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

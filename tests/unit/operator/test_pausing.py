@@ -120,6 +120,10 @@ def test_a_job_suspended_while_paused_is_no_longer_preempted() -> None:
     assert condition_of(reconciled.job.status, "Placed") == ("False", "Suspended")
     assert condition_of(reconciled.job.status, "Preempted") == ("False", "Suspended")
     assert reconciled.job.status.preemption is None
+    (event,) = reconciled.events
+    assert event.message == (
+        "Suspended by spec.suspend while preempted. Its workers have their grace period to save a checkpoint, and end."
+    )
 
 
 def test_a_job_that_ends_while_paused_has_ended() -> None:

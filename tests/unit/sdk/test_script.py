@@ -198,6 +198,15 @@ def test_packages_beside_a_script_are_named(project: Path) -> None:
     assert set(script.files) == {"train.py", "own_losses.py"}
 
 
+def test_a_module_is_not_sent_in_place_of_a_package_of_its_name(project: Path) -> None:
+    (project / "own_models.py").touch()
+    (project / "train.py").write_text("import own_models, own_losses", encoding="utf-8")
+    named = re.escape(f"own_models ({project / 'own_models'}), which is not")
+    with pytest.warns(UserWarning, match=f"train.py imports {named}"):
+        script = script_of_file(project / "train.py")
+    assert set(script.files) == {"train.py", "own_losses.py"}, "Python imports the package"
+
+
 def test_packages_without_init_are_named(project: Path) -> None:
     """Python 3 imports a folder that has none, unless there is another module of its name."""
     for module in (

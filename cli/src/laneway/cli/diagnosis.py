@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from laneway.api import quantity
+from laneway.api.durations import duration
 from laneway.api.gpu_node import GPUStatus
 from laneway.api.names import GPU_PERCENT
 from laneway.api.node_lease import DURATION_SECONDS, lease_name
@@ -22,7 +23,6 @@ from laneway.cli.enforcement_advice import (
     not_interposed,
 )
 from laneway.cli.gpu_node_format import NodeReport
-from laneway.cli.job_format import duration
 
 Object = Mapping[str, Any]
 
@@ -302,7 +302,12 @@ def _agent(subject: str, report: NodeReport, observed: Observations) -> Iterator
                 "run nvidia-smi on the node; without a driver, exclude the node by the chart's node.nodeSelector",
             )
         if condition.type == "DoublyOffered" and condition.status == "True":
-            yield Finding(Level.FAILED, subject, condition.message)
+            yield Finding(
+                Level.FAILED,
+                subject,
+                condition.message,
+                "exclude the node by the nodeSelector of the other plugin's DaemonSet, or by the chart's node.nodeSelector",
+            )
 
 
 def _plugin(subject: str, report: NodeReport, node: Object | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from laneway.api import rfc3339
+from laneway.api.durations import duration
 from laneway.api.job_conditions import ELASTIC_POLICY_DECIDES, ConditionType, SummaryState
 from laneway.api.job_names import jobs_elsewhere
 from laneway.api.names import OPERATOR_MANAGER
@@ -106,20 +107,6 @@ def age(job: Object, now_seconds: float) -> str:
     """Return the time since the job was created."""
     created = job["metadata"].get("creationTimestamp")
     return duration(now_seconds - rfc3339.parse_time(created)) if created else "-"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in kubectl's notation: ``42s``, ``7m30s``, ``3h5m``, ``2d4h``."""
-    whole = max(0, int(seconds))
-    for unit, size, smaller, smaller_size in (
-        ("d", 86400, "h", 3600),
-        ("h", 3600, "m", 60),
-        ("m", 60, "s", 1),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
-    return f"{whole}s"
 
 
 def explanation(job: Object, now_seconds: float) -> list[str]:

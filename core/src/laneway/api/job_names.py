@@ -32,11 +32,14 @@ class JobSentence:
 
     before: str
     jobs: tuple[str, ...]
-    """Their keys; at least one."""
+    """Their keys."""
 
     after: str
     notes: tuple[str, ...] = ()
     """What follows each job that is named; empty: nothing."""
+
+    after_unnamed: str | None = None
+    """What is said in place of ``after`` to readers who are not told the names of all: no figures of these jobs. None: the same."""
 
     def for_namespace(self, namespace: str) -> str:
         """Return the sentence for the users of a namespace."""
@@ -63,7 +66,8 @@ class JobSentence:
         jobs = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
         if not (self.before or named):
             jobs = jobs[:1].upper() + jobs[1:]
-        return f"{self.before}{jobs}{self.after}"
+        after = self.after_unnamed if elsewhere and self.after_unnamed is not None else self.after
+        return f"{self.before}{jobs}{after}"
 
 
 Sentence = str | JobSentence
@@ -84,7 +88,8 @@ def within(before: str, clause: Sentence, after: str = "") -> Sentence:
     """Return a clause with what goes before and after it."""
     if isinstance(clause, str):
         return f"{before}{clause}{after}"
-    return replace(clause, before=before + clause.before, after=clause.after + after)
+    unnamed = None if clause.after_unnamed is None else clause.after_unnamed + after
+    return replace(clause, before=before + clause.before, after=clause.after + after, after_unnamed=unnamed)
 
 
 def namespace_of(key: str) -> str:

@@ -89,7 +89,9 @@ class RefusedNodeStatus(Status):
         default={},
         description="The node's allocatable resources less the requests of other pods, then, as Kubernetes quantities.",
     )
-    pods: tuple[str, ...] = Field(default=(), description="UIDs of other jobs' workers that were there.")
+    pods: tuple[str, ...] = Field(
+        default=(), description="Internal: fingerprints of other jobs' workers that were there."
+    )
 
 
 class SchedulerRefusalStatus(Status):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
@@ -13,6 +15,7 @@ from laneway.sdk.job_object import ranks
 from laneway.sdk.logs import WorkerLog, lines_of
 from laneway.sdk.manifest import job_manifest
 from laneway.sdk.trainers import Trainer
+from laneway.sdk.unsaved_work import loss_at_a_stop
 from laneway.sdk.watch import JobWatch
 
 FIELD_MANAGER = "laneway-sdk"
@@ -200,10 +203,15 @@ class TrainingJobClient:
     def suspend_job(self, name: str) -> TrainingJob:
         """Suspend a job: its workers get their grace period for a checkpoint and end; it keeps its place by what it has used.
 
+        Warns of what it loses if no checkpoint of it was seen.
+
         Raises:
             NotFoundError: it does not exist.
         """
-        return self._set_suspend(name, True)
+        job = self._set_suspend(name, True)
+        if loss := loss_at_a_stop(job.object, time.time()):
+            warnings.warn(f"TrainingJob {name}: {loss}", stacklevel=2)
+        return job
 
     def resume_job(self, name: str) -> TrainingJob:
         """Resume a suspended job: it is scheduled again, and goes on from its checkpoint.

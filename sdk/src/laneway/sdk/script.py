@@ -100,10 +100,11 @@ def script_of_file(path: Path) -> Script:
             imported = {module.partition(".")[0] for module in _imported(ast.parse(files[each.name]))}
         except (OSError, UnicodeDecodeError, SyntaxError) as error:
             raise WrongArgumentError(f"cannot send {each}: {error}") from error
-        beside = {f"{module}.py" for module in imported} - files.keys()
-        unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
         folders = {module: path.with_name(module) for module in imported}
         packages |= {module: at for module, at in folders.items() if is_package(at)}
+        # Python takes a package before a module of its name.
+        beside = {f"{module}.py" for module in imported - packages.keys()} - files.keys()
+        unread += [path.with_name(name) for name in sorted(beside) if path.with_name(name).is_file()]
     _warn_of_unsent(path.name, packages, "single modules beside it are, and packages are not", "")
     return Script(path.name, files)
 

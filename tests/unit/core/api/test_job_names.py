@@ -59,3 +59,12 @@ def test_jobs_are_split_into_those_that_are_named_and_the_number_of_the_others()
 def test_a_sentence_about_no_job_stays_a_sentence() -> None:
     assert JobSentence("Behind ", (), "nobody.").for_namespace("a") == "Behind nobody."
     assert JobSentence("", (), "").in_full() == ""
+
+
+def test_figures_of_a_job_that_is_not_named_are_left_out() -> None:
+    sentence = JobSentence("Preempted by ", ("a/x",), " (queue 0)", after_unnamed=" (in a higher queue)")
+    for reader, want in [("a", "a/x (queue 0)."), ("b", "a job of another namespace (in a higher queue).")]:
+        assert sentence_for(within("", sentence, "."), reader) == f"Preempted by {want}"
+    assert sentence.in_full() == "Preempted by a/x (queue 0)"
+    both = JobSentence("Beside ", ("a/x", "b/y"), " at 70%.", after_unnamed=" slowly.")
+    assert both.for_namespace("a") == "Beside a/x and a job of another namespace slowly."

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laneway.api.job_names import sentence_for
 from laneway.scheduling import Job, JobState, PreemptionAction, PreemptionReason, Profile, Scheduler
 from laneway.scheduling.config.registry import policies
 from laneway.scheduling.model.snapshot import StageSeconds
@@ -88,6 +89,15 @@ def test_the_message_has_the_figures() -> None:
     measured(scheduler, old=0.7, new=0.9)
     assert str(scheduler.decide(NOW).preemptions["new"].message) == (
         "Shared its GPUs with old, which was measured at 70% of its speed alone and is to keep 80% (maxSlowdownPercent 20)."
+    )
+
+
+def test_a_job_is_not_told_the_speed_of_one_of_another_namespace() -> None:
+    scheduler = cluster(does("us/old"), does("rivals/new", since=500.0))
+    measured(scheduler, **{"us/old": 0.7, "rivals/new": 0.9})
+    message = scheduler.decide(NOW).preemptions["rivals/new"].message
+    assert sentence_for(message, "rivals") == (
+        "Shared its GPUs with a job of another namespace, which was measured to lose more of its speed than its maxSlowdownPercent allows."
     )
 
 

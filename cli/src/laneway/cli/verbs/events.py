@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 
+from laneway.api.durations import duration
 from laneway.cli.exit_codes import OK
-from laneway.cli.job_format import duration
 from laneway.cli.output import table, write_object
 from laneway.cli.verbs.options import add_job_arguments, add_output_option, open_client
 from laneway.sdk import Event

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from laneway.api import rfc3339
+from laneway.api.durations import duration
 from laneway.cli import job_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.output import table
@@ -60,9 +61,9 @@ def queue_rows(jobs: Sequence[Mapping[str, Any]], now_seconds: float, *, namespa
 
 
 def _ago(time_text: str | None, now_seconds: float) -> str:
-    return job_format.duration(now_seconds - rfc3339.parse_time(time_text)) if time_text else "-"
+    return duration(now_seconds - rfc3339.parse_time(time_text)) if time_text else "-"
 
 
 def _in(time_text: str | None, now_seconds: float) -> str:
     """Return when a job starts, as far as it is estimated."""
-    return f"in {job_format.duration(rfc3339.parse_time(time_text) - now_seconds)}" if time_text else "-"
+    return f"in {duration(rfc3339.parse_time(time_text) - now_seconds)}" if time_text else "-"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from laneway.cli import progress_format
 from laneway.cli.exit_codes import OK, CommandError
 from laneway.cli.verbs.options import add_job_arguments, open_client
 from laneway.sdk.job_object import state, status
@@ -36,9 +35,11 @@ class Verb:
                 )
                 raise CommandError(f"TrainingJob {name} is not suspended{by_order}")
             if self.suspends:
-                if warning := progress_format.loss_at_a_stop(job, time.time()):
-                    print(f"laneway: TrainingJob {name}: {warning}", file=sys.stderr)
-                client.suspend_job(name)
+                with warnings.catch_warnings(record=True) as found:
+                    warnings.simplefilter("always", UserWarning)
+                    client.suspend_job(name)
+                for each in found:
+                    print(f"laneway: {each.message}", file=sys.stderr)
                 effect = (
                     "its workers have their grace period to save a checkpoint, and end"
                     if status(job).get("placement")

@@ -109,11 +109,11 @@ def _preemption(session: Session, victim: Job, preemptor: Job, action: Preemptio
     reason = PreemptionReason.HIGHER_QUEUE
     if victim.priority < preemptor.priority:
         reason = PreemptionReason.HIGHER_PRIORITY
-        why = f"priority {preemptor.priority} before {victim.priority}"
+        why, unnamed = f"priority {preemptor.priority} before {victim.priority}", "of a higher priority"
     elif queue != victims_queue:
-        why = f"queue {queue} before queue {victims_queue}"
+        why, unnamed = f"queue {queue} before queue {victims_queue}", "in a higher queue"
     else:
-        why = "earlier in the order"
-    message = JobSentence("Preempted by ", (preemptor.key,), f" ({why}).")
+        why = unnamed = "earlier in the order"
+    message = JobSentence("Preempted by ", (preemptor.key,), f" ({why}).", after_unnamed=f" ({unnamed}).")
     cost = cost_seconds(victim, action, session.state)
     return Preemption(victim.key, reason, message, preemptor.key, action, cost)

@@ -192,7 +192,12 @@ def _bound_message(harmed: Job, leaver: str, ratio: float, sharers: Collection[s
     if leaver == harmed.key:
         others = tuple(sorted(set(sharers) - {leaver}))
         return JobSentence("Beside ", others, f" it {speed}; GPUs of its own are free.")
-    return JobSentence("Shared its GPUs with ", (harmed.key,), f", which {speed}.")
+    return JobSentence(
+        "Shared its GPUs with ",
+        (harmed.key,),
+        f", which {speed}.",
+        after_unnamed=", which was measured to lose more of its speed than its maxSlowdownPercent allows.",
+    )
 
 
 def _gain_message(session: Session, policy: SharesGPUs, job: Job) -> JobSentence:

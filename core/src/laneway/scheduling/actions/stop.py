@@ -10,9 +10,7 @@ from laneway.scheduling.model.plan import Preemption, PreemptionAction, Preempti
 def stop_suspended(session: Session) -> None:
     """Stop the suspended jobs that hold GPUs."""
     for key in sorted(session.state.suspended):
-        stop(
-            session, key, PreemptionReason.SUSPENDED, "The job is suspended: it stops at its next checkpoint."
-        )
+        stop(session, key, PreemptionReason.SUSPENDED, "Suspended by spec.suspend.")
 
 
 def stop(session: Session, key: str, reason: PreemptionReason, message: Sentence) -> None:

@@ -103,6 +103,7 @@ def awaiting_preemption(preemptions: Sequence[Preemption]) -> WaitingReason:
             "Waiting for ",
             victims,
             f" to release {its} GPUs: preempted for this job; {cost_of} about {format_seconds(cost_seconds)}.",
+            after_unnamed=f" to release {its} GPUs: preempted for this job.",
         ),
         _STARTS_WHEN[largest],
         blockers=victims,

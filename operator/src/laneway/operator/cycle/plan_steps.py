@@ -11,7 +11,7 @@ from laneway.api.training_job_status import MOST_BLOCKERS, TrainingJobStatus, Wa
 from laneway.operator.lifecycle import pausing, rescale_pending, transitions
 from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.lifecycle.goodput import chosen_batch
-from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob, suspension_event
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import (
     Decision,
@@ -140,7 +140,7 @@ def _preempt(
         return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}", others=others))
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.suspended(status, message, now_seconds)
-        event = JobEvent("Suspended", message)
+        event = suspension_event(message, pods)
     elif preemption.reason is PreemptionReason.RESCALING:
         status = transitions.rescaled(status, workers, message, now_seconds)
         event = JobEvent(transitions.RESCALING, message)
@@ -157,7 +157,7 @@ def _preempt(
 
 
 def _preempting(victims: list[Preemption], namespace: str) -> tuple[JobEvent, ...]:
-    """Return what the victims of a job of a namespace do, as one event; none where it has none."""
+    """Return what the victims of a job of a namespace do, as one event; none where it has none. Figures are of jobs that are named only."""
     if not victims:
         return ()
     victims = sorted(victims, key=lambda each: each.job)
@@ -167,15 +167,9 @@ def _preempting(victims: list[Preemption], namespace: str) -> tuple[JobEvent, ..
         if namespace_of(each.job) == namespace
     ]
     for action, what in _PREEMPTED.items():
-        costs = [
-            each.cost_seconds
-            for each in victims
-            if each.action is action and namespace_of(each.job) != namespace
-        ]
-        if costs:
-            verb = what if len(costs) == 1 else what.replace("is ", "are ")
-            most = "expected cost" if len(costs) == 1 else "expected cost of each at most"
-            parts.append(f"{jobs_elsewhere(len(costs))} {verb} ({most} {format_seconds(max(costs))})")
+        number = sum(each.action is action and namespace_of(each.job) != namespace for each in victims)
+        if number:
+            parts.append(f"{jobs_elsewhere(number)} {what if number == 1 else what.replace('is ', 'are ')}")
     message = f"Preempting other jobs: {'; '.join(parts)}."
     return (JobEvent("Preempting", message, others=tuple(each.job for each in victims)),)
 

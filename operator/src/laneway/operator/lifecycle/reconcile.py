@@ -31,7 +31,12 @@ from laneway.operator.lifecycle.gang import (
 )
 from laneway.operator.lifecycle.goodput import goodput_seen
 from laneway.operator.lifecycle.progress import progress_made
-from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.lifecycle.reconciled_job import (
+    JobEvent,
+    ReconcileContext,
+    ReconciledJob,
+    suspension_event,
+)
 from laneway.operator.lifecycle.times_alone import with_times_alone
 from laneway.operator.lifecycle.unsaved_work import with_saved_work
 from laneway.operator.pacing import WATCHED_SECONDS
@@ -244,9 +249,9 @@ def _follow_pause(
     status, now_seconds = reconciled.job.status, context.now_seconds
     assert status.preemption is not None
     if reconciled.job.desired is not None and reconciled.job.desired.spec.suspend:
-        message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
+        message = "Suspended by spec.suspend while preempted."
         suspended = transitions.suspended(status, message, now_seconds)
-        return reconciled.becomes(suspended, JobEvent("Suspended", message))
+        return reconciled.becomes(suspended, suspension_event(message, mine))
     seen = pausing.look(status, depth, mine, context)
     if seen.in_vain:
         message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -24,6 +24,13 @@ class JobEvent:
     warning: bool = False
     others: tuple[str, ...] = ()
     """Keys of the other jobs that it is about, of all namespaces; for the log."""
+
+
+def suspension_event(message: str, pods: Iterable[WorkerPod]) -> JobEvent:
+    """Return the event of a job that is suspended: the message, and what its pods that run do now."""
+    run = any(not pod.ended for pod in pods)
+    consequence = " Its workers have their grace period to save a checkpoint, and end." if run else ""
+    return JobEvent("Suspended", message + consequence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ preempts again finds the same refusal, and its victims have stopped in vain.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 
@@ -42,7 +43,7 @@ def reviewed(job: JobRecord, context: ReconcileContext) -> tuple[SchedulerRefusa
     if refusal is None or refusal.generation != job.generation:
         return None, math.inf
     since_seconds = parse_time(refusal.since)
-    if any(_has_more(node, context.state) for node in refusal.nodes):
+    if any(_has_more(node, job, context.state) for node in refusal.nodes):
         refusal = refusal.model_copy(update={"nodes": ()})
     elif refusal.nodes and context.now_seconds <= since_seconds + _SETTLE_SECONDS:
         nodes = tuple(_as_now(each.node, job, context.state) for each in refusal.nodes)
@@ -57,13 +58,20 @@ def reviewed(job: JobRecord, context: ReconcileContext) -> tuple[SchedulerRefusa
 
 
 def _as_now(node: str, job: JobRecord, state: ClusterState) -> RefusedNodeStatus:
-    others = (uid for uid, pod in state.pods_on.get(node, {}).items() if pod.job_uid != job.uid)
+    others = (
+        _fingerprint(uid, job) for uid, pod in state.pods_on.get(node, {}).items() if pod.job_uid != job.uid
+    )
     # Pods may request more than is left of a resource, such as devices that have failed; a quantity is never negative.
     left = {name: max(0, amount) for name, amount in (available(state, node) or {}).items()}
     return RefusedNodeStatus(node=node, available=quantities(left), pods=tuple(sorted(others)))
 
 
-def _has_more(then: RefusedNodeStatus, state: ClusterState) -> bool:
+def _fingerprint(uid: str, job: JobRecord) -> str:
+    """Return what stands for another job's worker in a job's status, whose readers are not told its UID."""
+    return hashlib.sha256(f"{job.uid}/{uid}".encode()).hexdigest()[:16]
+
+
+def _has_more(then: RefusedNodeStatus, job: JobRecord, state: ClusterState) -> bool:
     """Whether a node has gained a resource since, a worker has left it, or it is gone."""
     now = available(state, then.node) or {}
     try:
@@ -73,5 +81,5 @@ def _has_more(then: RefusedNodeStatus, state: ClusterState) -> bool:
     return (
         then.node not in state.nodes
         or any(amount > before.get(name, 0) for name, amount in now.items())
-        or not state.pods_on.get(then.node, {}).keys() >= set(then.pods)
+        or not {_fingerprint(uid, job) for uid in state.pods_on.get(then.node, {})} >= set(then.pods)
     )

@@ -226,6 +226,58 @@ async def test_a_token_that_the_cluster_refuses_holds_no_stream(
         await next_event(stream, "jobs")
 
 
+async def test_streams_of_tokens_that_are_not_checked_yet_keep_no_viewer_out(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS", 1)
+    asked, answered = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.release()
+        await answered.wait()
+        return await refuse(request)
+
+    api.answers = {JOBS: answer, NODES: answer}
+    guesses = [
+        asyncio.create_task(board.get("/api/objects", headers={"Authorization": f"Bearer {number}"}))
+        for number in range(3)
+    ]
+    for _ in range(2 * len(guesses)):  # each asks for jobs and for nodes
+        await asyncio.wait_for(asked.acquire(), 10)
+    api.answers, api.lists = {}, {JOBS: []}
+    async with board.get("/api/objects", headers=TOKEN) as stream:
+        await next_event(stream, "jobs")
+        answered.set()
+        assert {(await guess).status for guess in guesses} == {HTTPStatus.UNAUTHORIZED}
+
+
+async def test_of_streams_that_are_let_in_together_no_more_are_served_than_there_are_places(
+    board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_STREAMS", 1)
+    api.lists = {JOBS: [], NODES: []}
+    asked, answered = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        asked.release()
+        await answered.wait()
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    api.answers = {JOBS: answer, NODES: answer}
+    viewers = [
+        asyncio.create_task(board.get("/api/objects", headers={"Authorization": f"Bearer {number}"}))
+        for number in range(3)
+    ]
+    for _ in range(2 * len(viewers)):  # each asks for jobs and for nodes
+        await asyncio.wait_for(asked.acquire(), 10)
+    api.answers = {}
+    answered.set()
+    answers = [await viewer for viewer in viewers]
+    assert sorted(each.status for each in answers) == [200, 503, 503]
+    for each in answers:
+        each.close()
+
+
 async def test_a_token_that_expires_ends_the_streams(board: Client, api: PlayedAPI) -> None:
     api.lists = {JOBS: [job("a")]}
     async with (

@@ -36,6 +36,8 @@ _STATES = {
     int(HTTPStatus.FORBIDDEN): "forbidden",
     int(HTTPStatus.NOT_FOUND): "missing",
 }
+AUTHENTICATED = frozenset({LIVE, "forbidden", "missing"})
+"""The states of a source whose API server knows the viewer: it looks at the credential first."""
 
 
 def failure(error: RefusedError | UnreachableError) -> dict[str, str]:

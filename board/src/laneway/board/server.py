@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import web
 from laneway.board.access import Access, UnauthorizedError
 from laneway.board.api_server import APIServer, Credential, Endpoint, RefusedError, UnreachableError, View
-from laneway.board.feed import UNAUTHENTICATED, Feed, failure
+from laneway.board.feed import AUTHENTICATED, UNAUTHENTICATED, Feed, failure
 from laneway.board.turn_feed import follow_turns
 from laneway.board.views.event_view import event_views
 
@@ -94,6 +94,7 @@ class _Board:
         self._access = access
         self._agents_namespaces = agents_namespaces
         self._streams = Counter[str]()  # by the viewer's credential
+        self._authenticated = 0  # those of viewers whom the API server knows
 
     async def objects(self, request: web.Request) -> web.StreamResponse:
         """Stream the jobs of a namespace (or of all) and the nodes, and their changes."""
@@ -148,10 +149,8 @@ class _Board:
         self, request: web.Request, messages: AsyncIterator[tuple[str, Any]]
     ) -> web.StreamResponse:
         viewer = request.headers.get("Authorization", "")
-        if self._streams.total() >= _MOST_STREAMS:
-            raise web.HTTPServiceUnavailable(
-                text=f"The board has {_MOST_STREAMS} streams already. Try again later."
-            )
+        if self._authenticated >= _MOST_STREAMS:
+            raise _full()
         if self._streams[viewer] >= _MOST_STREAMS_OF_A_VIEWER:
             raise web.HTTPTooManyRequests(
                 text=f"You have {_MOST_STREAMS_OF_A_VIEWER} streams already. Close other pages of the board."
@@ -159,9 +158,17 @@ class _Board:
         headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         self._streams[viewer] += 1
+        authenticated = False
         try:
             async with aclosing(messages):  # type: ignore[type-var]
                 async for name, message in messages:
+                    if not authenticated and _is_authenticated(message):
+                        if self._authenticated >= _MOST_STREAMS:
+                            if response.prepared:
+                                break
+                            raise _full()
+                        authenticated = True
+                        self._authenticated += 1
                     if not response.prepared:
                         if _is_refusal(message):
                             raise UnauthorizedError(
@@ -174,7 +181,17 @@ class _Board:
             pass  # the viewer has left, or reads nothing
         finally:
             self._streams -= Counter({viewer: 1})
+            self._authenticated -= authenticated
         return response
+
+
+def _full() -> web.HTTPServiceUnavailable:
+    return web.HTTPServiceUnavailable(text=f"The board has {_MOST_STREAMS} streams already. Try again later.")
+
+
+def _is_authenticated(message: dict[str, Any] | None) -> bool:
+    """Whether a message of a stream shows that the API server knows the viewer. Before that, a stream takes no place of a viewer's."""
+    return ((message or {}).get("source") or {}).get("state") in AUTHENTICATED
 
 
 def _is_refusal(message: dict[str, Any] | None) -> bool:

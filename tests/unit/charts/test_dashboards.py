@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from hack.chart.generated import CHART
+from hack.chart.generated import CHART, ROOT
 from hack.chart.rules import rules
 from hack.dashboards.files import dashboards
 from hack.dashboards.panels import COLUMNS, NEEDS_DCGM
@@ -145,6 +145,13 @@ def test_queries_use_the_variables_of_their_dashboard() -> None:
 def test_the_files_in_the_chart_are_what_grafana_imports() -> None:
     for name, dashboard in dashboards().items():
         assert json.loads((CHART / "dashboards" / f"{name}.json").read_text(encoding="utf-8")) == dashboard
+
+
+def test_every_dashboard_has_a_picture_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\((pictures/dashboard-(\w+)\.png)\)", page)
+    assert {name for _, name in shown} == set(dashboards())
+    assert [file for file, _ in shown if not 0 < (ROOT / "docs" / file).stat().st_size < 400_000] == []
 
 
 def test_panels_without_dcgm_say_what_they_need() -> None:

@@ -133,6 +133,13 @@ cluster-down: setup ## Remove the local cluster completely
 demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job that never fits, one that outgrows its share, sharing, an elastic job
 	$(PYTHON) -m hack.demo --name $(CLUSTER)
 
+PROMETHEUS ?= http://127.0.0.1:9090
+PICTURE ?=
+
+.PHONY: pictures
+pictures: setup ## Pictures of the dashboards from a Prometheus' data: PROMETHEUS=address PICTURE="--minutes 15 namespace=a training_job=b"
+	$(PYTHON) -m hack.pictures $(PROMETHEUS) $(PICTURE)
+
 ##@ Test
 
 .PHONY: test

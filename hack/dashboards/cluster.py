@@ -14,6 +14,7 @@ from hack.dashboards.job_panels import (
     waiting_time,
 )
 from hack.dashboards.panels import (
+    NEEDS_DCGM,
     a_dashboard,
     choice,
     dcgm,
@@ -119,6 +120,7 @@ def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 ),
                 unit="watt",
                 stacked=True,
+                empty=NEEDS_DCGM,
             )
         )
         .with_panel(lost_gpu_time())
@@ -159,6 +161,7 @@ def _queues(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "The twenty jobs that have waited longest.",
                 (("Waiting", f"topk(20, max by (namespace, training_job) ({_WAITING}))", "s"),),
                 width=12,
+                height=8,
                 links=[job_link()],
             )
         )

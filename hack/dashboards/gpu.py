@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
-from hack.dashboards.panels import a_dashboard, choice, dcgm, job_link, lines, quantiles, rate, rows, states
+from hack.dashboards.panels import (
+    NEEDS_DCGM,
+    Query,
+    a_dashboard,
+    choice,
+    dcgm,
+    job_link,
+    lines,
+    occurred,
+    per_hour,
+    quantiles,
+    rate,
+    rows,
+    short_uuid,
+    states,
+)
 
 _OF = '{node="$node", gpu_uuid=~"$gpu_uuid"}'
-_EACH = "{{gpu_uuid}}"
 
 
 def gpu() -> dashboard.Dashboard:
@@ -23,6 +37,11 @@ def gpu() -> dashboard.Dashboard:
     return _turns(_lanes(_sharers(_load(_health(built)))))
 
 
+def _each(expression: str) -> Query:
+    """Of each GPU, under the start of its UUID."""
+    return short_uuid(expression), "{{gpu_uuid}}"
+
+
 def _dcgm(metric: str) -> str:
     """Of the chosen GPUs."""
     return f"{dcgm(metric)} and on (gpu_uuid) laneway_gpu_info{_OF}"
@@ -36,7 +55,7 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
             states(
                 "Health",
                 "Unhealthy: the node offers no shares of the GPU.",
-                (f"max by (gpu_uuid) (laneway_gpu_healthy{_OF})", _EACH),
+                _each(f"max by (gpu_uuid) (laneway_gpu_healthy{_OF})"),
                 {"0": ("unhealthy", "red"), "1": ("healthy", "green")},
             )
         )
@@ -47,6 +66,7 @@ def _health(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 ((f"time() - {last} < bool 300", "{{gpu_uuid}} XID {{xid}} ({{class}})"),),
                 width=12,
                 bars=True,
+                empty="none",
             )
         )
     )
@@ -59,7 +79,7 @@ def _load(built: dashboard.Dashboard) -> dashboard.Dashboard:
             lines(
                 "Utilization",
                 "As the driver reports it. Of a simulated GPU: the part of the time in iterations.",
-                ((f"max by (gpu_uuid) (laneway_gpu_utilization_ratio{_OF})", _EACH),),
+                (_each(f"max by (gpu_uuid) (laneway_gpu_utilization_ratio{_OF})"),),
                 unit="percentunit",
                 maximum=1,
             )
@@ -68,40 +88,44 @@ def _load(built: dashboard.Dashboard) -> dashboard.Dashboard:
             lines(
                 "Active SMs (DCGM)",
                 "Needs dcgm-exporter with the profiling metrics.",
-                ((_dcgm("DCGM_FI_PROF_SM_ACTIVE"), _EACH),),
+                (_each(_dcgm("DCGM_FI_PROF_SM_ACTIVE")),),
                 unit="percentunit",
                 maximum=1,
+                empty=NEEDS_DCGM,
             )
         )
         .with_panel(
             lines(
                 "Time in iterations",
                 "Of all containers of a GPU. More than 1 where lanes compute in parallel.",
-                ((rate("laneway_used_gpu_seconds_total", _OF, "gpu_uuid"), _EACH),),
+                (_each(rate("laneway_used_gpu_seconds_total", _OF, "gpu_uuid")),),
             )
         )
         .with_panel(
             lines(
                 "Power (DCGM)",
                 "Needs dcgm-exporter.",
-                ((_dcgm("DCGM_FI_DEV_POWER_USAGE"), _EACH),),
+                (_each(_dcgm("DCGM_FI_DEV_POWER_USAGE")),),
                 unit="watt",
+                empty=NEEDS_DCGM,
             )
         )
         .with_panel(
             lines(
                 "Temperature (DCGM)",
                 "Needs dcgm-exporter.",
-                ((_dcgm("DCGM_FI_DEV_GPU_TEMP"), _EACH),),
+                (_each(_dcgm("DCGM_FI_DEV_GPU_TEMP")),),
                 unit="celsius",
+                empty=NEEDS_DCGM,
             )
         )
         .with_panel(
             lines(
                 "Memory in use (DCGM)",
                 "As the driver counts it, framework buffers of every process included. Needs dcgm-exporter.",
-                ((f"({_dcgm('DCGM_FI_DEV_FB_USED')}) * 1048576", _EACH),),
+                (_each(f"({_dcgm('DCGM_FI_DEV_FB_USED')}) * 1048576"),),
                 unit="bytes",
+                empty=NEEDS_DCGM,
             )
         )
     )
@@ -153,14 +177,14 @@ def _lanes(built: dashboard.Dashboard) -> dashboard.Dashboard:
             lines(
                 "Lanes",
                 "Lanes of each GPU, and therefore the jobs that compute at the same time.",
-                ((f"max by (gpu_uuid) (laneway_gpu_lanes{_OF})", _EACH),),
+                (_each(f"max by (gpu_uuid) (laneway_gpu_lanes{_OF})"),),
             )
         )
         .with_panel(
             lines(
                 "Memory of lanes",
                 "Ephemeral memory of all lanes of a GPU; each is as large as its largest job needs.",
-                ((f"sum by (gpu_uuid) (laneway_lane_ephemeral_bytes{_OF})", _EACH),),
+                (_each(f"sum by (gpu_uuid) (laneway_lane_ephemeral_bytes{_OF})"),),
                 unit="bytes",
             )
         )
@@ -208,14 +232,15 @@ def _turns(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Turns that the agent revoked, and containers that its watchdog stopped, in an hour.",
                 (
                     (
-                        f"{rate('laneway_turns_revoked_total', _OF, 'reason', '1h')} * 3600",
+                        occurred(per_hour("laneway_turns_revoked_total", _OF, "reason")),
                         "revoked: {{reason}}",
                     ),
                     (
-                        f"{rate('laneway_watchdog_evictions_total', _OF, 'reason', '1h')} * 3600",
+                        occurred(per_hour("laneway_watchdog_evictions_total", _OF, "reason")),
                         "stopped: {{reason}}",
                     ),
                 ),
+                empty="none",
             )
         )
     )

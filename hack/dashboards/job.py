@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
-from hack.dashboards.panels import a_dashboard, choice, dcgm, lines, number, rate, rows
+from hack.dashboards.panels import NEEDS_DCGM, a_dashboard, choice, dcgm, lines, number, rate, rows
 
 _OF = '{namespace="$namespace", training_job="$training_job"}'
 _PLACES = f"max by (gpu_uuid) (laneway_job_gpu_share_ratio{_OF} > 0)"
@@ -173,6 +173,7 @@ def _behaviour(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Recent progress of a worker that competes with other lanes, as a part of its progress alone.",
                 ((f"min by (pod) (laneway_session_progress_ratio{_OF})", "{{pod}}"),),
                 unit="percentunit",
+                empty="none beside it",
             )
         )
         .with_panel(
@@ -186,6 +187,7 @@ def _behaviour(built: dashboard.Dashboard) -> dashboard.Dashboard:
                     ),
                 ),
                 unit="percentunit",
+                maximum=1,
             )
         )
         .with_panel(
@@ -255,7 +257,7 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
                         "percentunit",
                     ),
                 ),
-                width=8,
+                width=12,
                 height=8,
             )
         )
@@ -269,6 +271,7 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 ),
                 unit="percentunit",
                 maximum=1,
+                width=12,
             )
         )
         .with_panel(
@@ -282,6 +285,8 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
                     ),
                 ),
                 unit="watt",
+                empty=NEEDS_DCGM,
+                width=12,
             )
         )
         .with_panel(
@@ -290,7 +295,7 @@ def _gpu_figures(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Allocations of a worker beyond its quota, a second: it fails, or does with less.",
                 ((rate("laneway_refused_allocations_total", _OF, "pod"), "{{pod}}"),),
                 unit="ops",
-                width=24,
+                width=12,
             )
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import timeseries
 
-from hack.dashboards.panels import event_quantiles, lines, per_hour, rate
+from hack.dashboards.panels import event_quantiles, lines, occurred, per_hour, rate
 
 CHOSEN = '{namespace=~"$namespace"}'
 """Selects the series of the chosen namespaces."""
@@ -40,8 +40,9 @@ def lost_gpu_time() -> timeseries.Panel:
     return lines(
         "GPU time lost",
         "GPUs' worth of work that no checkpoint held when attempts were stopped, over an hour.",
-        ((rate("laneway_lost_gpu_seconds_total", CHOSEN, "reason", "1h"), "{{reason}}"),),
+        ((occurred(rate("laneway_lost_gpu_seconds_total", CHOSEN, "reason", "1h")), "{{reason}}"),),
         stacked=True,
+        empty="none",
     )
 
 
@@ -50,8 +51,14 @@ def preemptions() -> timeseries.Panel:
     return lines(
         "Preemptions",
         "Jobs preempted in an hour, by how far and why.",
-        ((per_hour("laneway_preemptions_total", CHOSEN, "action, reason"), "{{action}}: {{reason}}"),),
+        (
+            (
+                occurred(per_hour("laneway_preemptions_total", CHOSEN, "action, reason")),
+                "{{action}}: {{reason}}",
+            ),
+        ),
         stacked=True,
+        empty="none",
     )
 
 

@@ -25,6 +25,9 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 COLUMNS = 24
 TAG = "laneway"
 _DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+NEEDS_DCGM = "Needs dcgm-exporter"
+"""What a panel shows where there is none."""
+
 _EVENT_WINDOW = "1h"
 """Jobs start, end and are preempted now and then: over minutes, most of their rates would be 0 or no number."""
 
@@ -56,6 +59,11 @@ def event_quantiles(histogram: str, selector: str = "") -> list[Query]:
     return quantiles(histogram, selector, _EVENT_WINDOW)
 
 
+def occurred(rates: str) -> str:
+    """Returns the rates that are not 0, so that a legend names only what occurred."""
+    return f"{rates} > 0"
+
+
 def dcgm(metric: str) -> str:
     """Returns a metric of NVIDIA's dcgm-exporter by our label `gpu_uuid`."""
     return f'max by (gpu_uuid) (label_replace({metric}, "gpu_uuid", "$1", "UUID", "(.+)"))'
@@ -72,8 +80,12 @@ def lines(
     minimum: float | None = 0,
     maximum: float | None = None,
     bars: bool = False,
+    empty: str = "",
 ) -> timeseries.Panel:
-    """Returns a panel over time. ``unit`` is Grafana's name of one; ``width`` counts Grafana's 24 columns."""
+    """Returns a panel over time.
+
+    ``unit`` is Grafana's name of one; ``width`` counts Grafana's 24 columns; ``empty`` is shown in place of "No data".
+    """
     mode = options.StackingMode.NORMAL if stacked else options.StackingMode.NONE
     panel = (
         timeseries.Panel()
@@ -99,6 +111,8 @@ def lines(
             .sort(options.SortOrder.DESCENDING)
         )
     )
+    if empty:
+        panel = panel.no_value(empty)
     if minimum is not None:
         panel = panel.min(minimum)
     if maximum is not None:
@@ -176,12 +190,17 @@ def rows(
     )
     names = {f"Value #{_letter(n)}": name for n, (name, _, _) in enumerate(columns)}
     names = names if len(columns) > 1 else {"Value": columns[0][0]}
-    tidy: dict[str, Any] = {"excludeByName": {"Time": True}, "renameByName": names}
+    tidy: dict[str, Any] = {"excludeByName": {"Time": True, "__name__": True}, "renameByName": names}
     panel = panel.with_transformation(models.DataTransformerConfig("organize", options=tidy))
     for n, (name, expression, unit) in enumerate(columns):
         panel = panel.with_target(_instant(expression, _letter(n)).format(PromQueryFormat.TABLE))
         panel = panel.override_by_name(name, [models.DynamicConfigValue("unit", unit)])
     return panel
+
+
+def short_uuid(expression: str) -> str:
+    """Returns the expression with the start of each GPU's UUID, because four whole ones leave half of a panel to its legend."""
+    return f'label_replace({expression}, "gpu_uuid", "$1", "gpu_uuid", "(.{{1,12}}).*")'
 
 
 def choice(name: str, label: str, query: str, *, several: bool = True) -> dashboard.QueryVariable:

@@ -20,6 +20,7 @@ from hack.dashboards.panels import (
     job_link,
     lines,
     number,
+    occurred,
     per_hour,
     rate,
     rows,
@@ -59,7 +60,7 @@ def _summary(built: dashboard.Dashboard) -> dashboard.Dashboard:
         number(
             "Failed",
             "Jobs that ended in failure in the chosen time.",
-            'sum(increase(laneway_job_completion_duration_seconds_count{namespace=~"$namespace", result="failed"}[$__range]))',
+            'round(sum(increase(laneway_job_completion_duration_seconds_count{namespace=~"$namespace", result="failed"}[$__range])))',
         ),
     ):
         built = built.with_panel(panel)
@@ -102,9 +103,13 @@ def _waits(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "Restarts and evictions",
                 "In an hour: restarts after a worker failed, and containers that the watchdog stopped.",
                 (
-                    (per_hour("laneway_restarts_total", CHOSEN), "worker failed"),
-                    (per_hour("laneway_watchdog_evictions_total", CHOSEN, "reason"), "stopped: {{reason}}"),
+                    (occurred(per_hour("laneway_restarts_total", CHOSEN)), "worker failed"),
+                    (
+                        occurred(per_hour("laneway_watchdog_evictions_total", CHOSEN, "reason")),
+                        "stopped: {{reason}}",
+                    ),
                 ),
+                empty="none",
             )
         )
     )
@@ -128,8 +133,6 @@ def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
                     ("Remaining", of_job("max", "laneway_job_remaining_seconds"), "s"),
                     ("Service", of_job("max", "laneway_job_attained_service_gpu_seconds"), "s"),
                 ),
-                width=14,
-                height=14,
                 links=[job_link()],
             )
         )
@@ -138,8 +141,6 @@ def _jobs(built: dashboard.Dashboard) -> dashboard.Dashboard:
                 "GPU-hours by job",
                 "Of the jobs of the last seven days, also of those that are gone. Needs the chart's recording rules.",
                 (("GPU-hours", f"topk(100, training_job:laneway_gpu_hours:max7d{CHOSEN})", "short"),),
-                width=10,
-                height=14,
             )
         )
     )

@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from hack.chart.generated import CHART
+from hack.chart.generated import CHART, ROOT
 from hack.chart.rules import rules
 from hack.dashboards.files import dashboards
-from hack.dashboards.panels import COLUMNS
+from hack.dashboards.panels import COLUMNS, NEEDS_DCGM
 from hack.reference.metrics import METRICS
 from tests.support.dashboard_queries import PanelQuery, panel_queries, panels
 
@@ -145,3 +145,47 @@ def test_queries_use_the_variables_of_their_dashboard() -> None:
 def test_the_files_in_the_chart_are_what_grafana_imports() -> None:
     for name, dashboard in dashboards().items():
         assert json.loads((CHART / "dashboards" / f"{name}.json").read_text(encoding="utf-8")) == dashboard
+
+
+def test_every_dashboard_has_a_picture_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\]\((pictures/dashboard-(\w+)\.png)\)", page)
+    assert {name for _, name in shown} == set(dashboards())
+    assert [file for file, _ in shown if not 0 < (ROOT / "docs" / file).stat().st_size < 400_000] == []
+
+
+def test_panels_without_dcgm_say_what_they_need() -> None:
+    needing = {
+        (query.dashboard, query.panel)
+        for query in panel_queries()
+        if "DCGM" in query.expression and "DCGM" in query.panel
+    }
+    saying = {
+        (name, panel["title"])
+        for name, panel in panels()
+        if panel["fieldConfig"]["defaults"].get("noValue") == NEEDS_DCGM
+    }
+    assert len(needing) == 6
+    assert saying == needing
+
+
+def test_tables_have_no_column_with_the_name_of_a_metric() -> None:
+    for name, panel in panels():
+        if panel["type"] == "table":
+            (tidy,) = (each["options"] for each in panel["transformations"] if each["id"] == "organize")
+            assert tidy["excludeByName"] == {"Time": True, "__name__": True}, (name, panel["title"])
+
+
+def test_lines_of_gpus_are_named_by_the_start_of_a_uuid() -> None:
+    """Four whole UUIDs leave half of a panel to its legend."""
+    whole = [query for query in panel_queries() if query.legend == "{{gpu_uuid}}"]
+    assert len(whole) == 9
+    assert [str(query) for query in whole if not query.expression.startswith("label_replace(")] == []
+
+
+def test_what_seldom_occurs_is_not_in_a_legend_before() -> None:
+    """Each reason of a counter is exposed as 0 from the start, and a dozen of them do not fit in a legend."""
+    many = re.compile(r"reason|stopped|revoked")
+    seldom = [query for query in panel_queries() if many.search(query.legend)]
+    assert len(seldom) == 7
+    assert [str(query) for query in seldom if not query.expression.endswith(" > 0")] == []

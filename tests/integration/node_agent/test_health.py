@@ -105,6 +105,7 @@ def test_an_inventory_that_cannot_be_written_is_written_later(make_node: MakeNod
     (inventory / "in the way").touch()
     say(node, "gpus: [{gpu: 0, xids: [79]}]")
     eventually("the GPU is unhealthy", lambda: f"GPU unhealthy gpu={node.gpus[0]}" in node.log)
+    eventually("it was to be written", lambda: "cannot write the inventory" in node.log)
     (inventory / "in the way").unlink()
     inventory.rmdir()
     eventually("it is written", inventory.is_file)

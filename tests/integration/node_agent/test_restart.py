@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.node_agent.node import Node, PeerProcess, eventually
 
@@ -18,15 +19,20 @@ def session(node: Node, pod: str) -> PeerProcess:
     return process
 
 
+def saved_leases(node: Node) -> list[dict[str, Any]]:
+    """What the agent has put on the disk."""
+    path = node.root / "var/lib/laneway/agent/state.json"
+    if not path.exists():
+        return []
+    return [lease for gpu in json.loads(path.read_text())["gpus"] for lease in gpu["leases"]]
+
+
 def saved(node: Node, *pods: str) -> None:
     """Wait until the agent has put its sessions on the disk, with their profiles."""
-    path = node.root / "var/lib/laneway/agent/state.json"
 
     def is_there() -> bool:
-        if not path.exists():
-            return False
-        holds = [lease for gpu in json.loads(path.read_text())["gpus"] for lease in gpu["leases"]]
-        return {lease["pod"] for lease in holds if lease["counted"] and lease["processes"]} >= set(pods)
+        leases = saved_leases(node)
+        return {lease["pod"] for lease in leases if lease["counted"] and lease["processes"]} >= set(pods)
 
     eventually("the state is saved", is_there)
 
@@ -183,6 +189,10 @@ def test_a_container_without_a_client_keeps_its_memory_over_a_restart(make_node:
     process = node.container("other", 60).await_socket().process()
     process.hello()
     assert node.session("other")["lane"] is None
+    eventually(
+        "the state is saved",
+        lambda: {lease["pod"] for lease in saved_leases(node)} == {"silent", "other"},
+    )
 
     node.kill()
     node.start()

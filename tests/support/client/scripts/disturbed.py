@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def main() -> None:
     training = Training()
     for step in itertools.count(1):
         training.step()
+        time.sleep(0.002)  # it repeats later what it does now, so it should not do much while another job starts
         if step % 50 == 0:
             print(step, flush=True)
             if Path("enough").exists():

@@ -188,8 +188,10 @@ test-long: programs images ## Outside CI: tests marked as long, all examples of 
 test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the real kube-scheduler; builds kwok once; not in `make test`
 	$(PYTEST) tests/rivals
 
+# What only the test of a release needs is built first: beside the tests, its build would starve the clusters.
 .PHONY: test-e2e
 test-e2e: programs images ## Everything on real kubelets: three clusters side by side, because tests mostly wait
+	@$(PYTHON) -m hack.cluster build registry crane
 	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/e2e
 
 TESTS ?=

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from laneway.api.names import GPU_PERCENT
 
+from hack.cluster.probes import wait_until
 from tests.e2e.conftest import Bench, Laneway
 from tests.e2e.manifests import SMALL_IMAGE
 from tests.support.derived_image import derive
@@ -79,9 +80,16 @@ def start(
 
 def reported(bench: Bench, pod: str, container: str) -> list[tuple[str, str, list[str], str]]:
     """Return one line of the container's Python and one of its child: the module's name, whether the image's sitecustomize ran,
-    ``sys.path`` and PYTHONPATH."""
-    text = bench.laneway.kubectl.run("logs", pod, "--container", container, "--namespace", bench.namespace)
-    return [tuple(json.loads(line)) for line in text.splitlines()]
+    ``sys.path`` and PYTHONPATH. The runtime may write the last lines after the container's end."""
+    found: list[str] = []
+
+    def both_are_there() -> bool:
+        place = ("--container", container, "--namespace", bench.namespace)
+        found[:] = bench.laneway.kubectl.run("logs", pod, *place).splitlines()
+        return len(found) >= 2
+
+    wait_until(both_are_there, f"{pod} has printed two lines", 60)
+    return [tuple(json.loads(line)) for line in found]
 
 
 def test_each_container_has_the_path_of_its_own_image(bench: Bench, pinned_image: str) -> None:

@@ -47,7 +47,8 @@ def main() -> None:
     training = Training()
     for step in itertools.count(1):
         training.step()
-        time.sleep(0.002)  # it repeats later what it does now, so it should not do much while another job starts
+        # It repeats later what it does now, so it should not do much while another job starts.
+        time.sleep(0.002)
         if step % 50 == 0:
             print(step, flush=True)
             if Path("enough").exists():

@@ -226,6 +226,17 @@ async def test_a_token_that_the_cluster_refuses_holds_no_stream(
         await next_event(stream, "jobs")
 
 
+async def three_viewers(board: Client, asked: asyncio.Semaphore) -> list[asyncio.Task[ClientResponse]]:
+    """Open a stream with each of three tokens; return once the API server was asked for the jobs and the nodes of each."""
+    viewers = [
+        asyncio.create_task(board.get("/api/objects", headers={"Authorization": f"Bearer {number}"}))
+        for number in range(3)
+    ]
+    for _ in range(2 * len(viewers)):
+        await asyncio.wait_for(asked.acquire(), 10)
+    return viewers
+
+
 async def test_streams_of_tokens_that_are_not_checked_yet_keep_no_viewer_out(
     board: Client, api: PlayedAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,12 +249,7 @@ async def test_streams_of_tokens_that_are_not_checked_yet_keep_no_viewer_out(
         return await refuse(request)
 
     api.answers = {JOBS: answer, NODES: answer}
-    guesses = [
-        asyncio.create_task(board.get("/api/objects", headers={"Authorization": f"Bearer {number}"}))
-        for number in range(3)
-    ]
-    for _ in range(2 * len(guesses)):  # each asks for jobs and for nodes
-        await asyncio.wait_for(asked.acquire(), 10)
+    guesses = await three_viewers(board, asked)
     api.answers, api.lists = {}, {JOBS: []}
     async with board.get("/api/objects", headers=TOKEN) as stream:
         await next_event(stream, "jobs")
@@ -264,12 +270,7 @@ async def test_of_streams_that_are_let_in_together_no_more_are_served_than_there
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
 
     api.answers = {JOBS: answer, NODES: answer}
-    viewers = [
-        asyncio.create_task(board.get("/api/objects", headers={"Authorization": f"Bearer {number}"}))
-        for number in range(3)
-    ]
-    for _ in range(2 * len(viewers)):  # each asks for jobs and for nodes
-        await asyncio.wait_for(asked.acquire(), 10)
+    viewers = await three_viewers(board, asked)
     api.answers = {}
     answered.set()
     answers = [await viewer for viewer in viewers]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tests.performance.glance import write_glance
 from tests.performance.page import Block, write_page
 from tests.performance.result_file import run_benchmark
 
@@ -61,6 +62,7 @@ def run_block(
         if not run_benchmark(modules[name], options, f"make {block.target} ONLY={name}", output):
             failed.append(name)
     write_page(arguments.results, block)
+    write_glance(arguments.results)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

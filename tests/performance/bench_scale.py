@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.performance.glance import write_glance
 from tests.performance.page import write_page
 from tests.performance.result_file import run_benchmark
 from tests.performance.scale.tables import SCALE
@@ -60,6 +61,7 @@ def main() -> int:
             return 1
     if shown:
         write_page(arguments.results, SCALE)
+        write_glance(arguments.results)
     return 0
 
 

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass
@@ -26,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.performance.machine import this_machine
-from tests.performance.page import Block, table, write_page
+from tests.performance.page import Block, write_page
 
 REPOSITORY = Path(__file__).parents[2]
 WORKSPACES = REPOSITORY / ".mutants"
 GOAL_PERCENT = 85
 _PREFIX = "mutants-"
+_MOST_FUNCTIONS = 3
 _FAILED = {1, 3}
 _OUT_OF_TIME = {24, -24, 36, 152, 255}
 """The limit is on CPU time: an endless loop exceeds it, but a busy machine makes no mutant exceed it."""
@@ -248,13 +250,10 @@ def _shown(found: dict[str, Any]) -> Iterator[str]:
     if found["reached_by_no_test"]:
         names = ", ".join(f"`{name}`" for name in found["reached_by_no_test"])
         yield f"Reached by none of these tests: {names}.\n\n"
-    if found["survivors"]:
-        rows = ((f"`{each['function']}`", f"`` {_cell(each['change'])} ``") for each in found["survivors"])
-        yield from table(["survivor in", "change"], rows)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "'")[:160]
+    functions = Counter(each["function"] for each in found["survivors"]).most_common(_MOST_FUNCTIONS)
+    if functions:
+        most = ", ".join(f"`{name}` ({count})" for name, count in functions)
+        yield f"Most survivors are in {most}. The result file says of each what was changed.\n"
 
 
 def block_of(results: Path) -> Block:

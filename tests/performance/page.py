@@ -46,17 +46,31 @@ def write_page(results: Path, block: Block, page: Path = PAGE) -> None:
     Raises:
         ValueError: the page does not contain the marks.
     """
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(block.begin)
-    _, end, after = rest.partition(block.end)
-    if not (begin and end):
-        raise ValueError(f"{page} has to contain the lines {block.begin.strip()!r} and {block.end.strip()!r}")
     sections = "\n".join(
         _section(json.loads((results / f"{name}.json").read_text(encoding="utf-8")), heading, show)
         for name, (heading, show) in block.sections.items()
         if (results / f"{name}.json").exists()
     )
-    page.write_text(formatted(before + begin + "\n" + sections + "\n" + end + after), encoding="utf-8")
+    write_between(page, block.begin, block.end, sections)
+
+
+def write_between(page: Path, begin: str, end: str, content: str) -> None:
+    """Replace what stands between two marks.
+
+    Args:
+        page: the page, which contains the marks.
+        begin: the mark before, a line.
+        end: the mark after it, a line.
+        content: Markdown.
+
+    Raises:
+        ValueError: the page does not contain the marks.
+    """
+    before, found_begin, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not (found_begin and found_end):
+        raise ValueError(f"{page} has to contain the lines {begin.strip()!r} and {end.strip()!r}")
+    page.write_text(formatted(f"{before}{begin}\n{content}\n{end}{after}"), encoding="utf-8")
 
 
 def _section(found: dict[str, Any], heading: str, show: Callable[[Any], Iterator[str]]) -> str:

@@ -54,8 +54,9 @@ _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do no
 
 # Metrics
 
-Every Prometheus metric of Laneway's components. The ports are in [contracts.md](contracts.md#ports-and-metrics). Each component also has the metrics
-of its process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...).
+Every Prometheus metric of the operator, the node agent and the device plugin. The ports are in [contracts.md](contracts.md#ports-and-metrics). These three also have the metrics
+of their process (`process_cpu_seconds_total`, `process_resident_memory_bytes`, ...). Only the operator counts its requests to the API server. The
+[board](board.md) has no metrics.
 
 - **Series**: how many there are at a time. The series of a job end when it finishes, and when it is suspended and its workers have ended; they go on
   when it is resumed. Its status keeps the figures. The series of a container or lane end with it, those of a namespace an hour after its

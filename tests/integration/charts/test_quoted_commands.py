@@ -20,7 +20,19 @@ from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import kubernetes_version, rendered_objects
 from hack.verify.quoted_commands import QuotedCommand, quoted_commands
 
-_WRITES = {"apply", "create", "label", "delete", "set"}
+_WRITES = {
+    "annotate",
+    "apply",
+    "cordon",
+    "create",
+    "delete",
+    "drain",
+    "label",
+    "patch",
+    "set",
+    "taint",
+    "uncordon",
+}
 _UNKNOWN_OBJECT = ("NotFound", "AlreadyExists", "no objects passed to apply", "does not exist", '" not found')
 _NEEDS_MORE = ("required", "requires", "must specify", "You must", "USAGE:", "Unexpected args: [X]")
 """How kubectl refuses a command with too few arguments, which is how prose may name one."""

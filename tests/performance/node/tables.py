@@ -322,7 +322,7 @@ def _hostile_pods(found: Any) -> Iterator[str]:
         f"\nReal kubelets; {found['periods']} periods of {found['period_seconds']:.0f} s of each kind, in turns. A hostile pod has 1 % "
         "of a GPU and is limited to 10 millicores, as a cluster would limit it, so that its CPU load is not counted as an attack. "
         f"Attacks: {', '.join(name.replace('_', ' ') for name in found['attacks'])}. Attacks that keep turns are not among them: they "
-        "cost others what [the limits on turns](node.md#bounds) allow.\n"
+        "cost others what [the limits on turns](lanes.md#bounds) allow.\n"
     )
 
 

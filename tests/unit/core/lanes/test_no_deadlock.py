@@ -1,4 +1,4 @@
-"""Jobs on several GPUs never wait for each other in a cycle, in any order of events (docs/node.md,
+"""Jobs on several GPUs never wait for each other in a cycle, in any order of events (docs/lanes.md,
 "Lanes")."""
 
 from __future__ import annotations

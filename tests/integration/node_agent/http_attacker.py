@@ -87,6 +87,11 @@ class Attacker:
         """Requests as long as the socket accepts."""
         self._again_and_again(WHOLE % (b"/" + b"x" * 60_000) + b"X: y\r\n" * 10_000, 64)
 
+    def compute(self) -> None:
+        """No attack: what a process costs others by computing."""
+        while time.monotonic() < self.until:
+            pass
+
     def deaf(self) -> None:
         """Requests whose answers are never read."""
         for _ in range(64):

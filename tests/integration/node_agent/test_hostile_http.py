@@ -15,7 +15,7 @@ from laneway.node_agent.report.bounded_server import MAX_CLOSING, MAX_CONNECTION
 
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Node, eventually
-from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
+from tests.support.node_agent.progress import ALONE_SECONDS, train_together, undisturbed_progress_ratio
 
 MakeNode = Callable[..., Node]
 
@@ -60,8 +60,12 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
             assert outcome["connected"] >= 64, outcome
             return rates
 
-    ratio = progress_ratio(lambda: train_together(workers, ALONE_SECONDS), attacked)
-    assert ratio > 0.5
+    def alone() -> list[float]:
+        # A process takes a CPU all the same: the attack is measured, and not the machine.
+        with attacking(node, "compute", addresses, ALONE_SECONDS):
+            return train_together(workers, ALONE_SECONDS)
+
+    assert undisturbed_progress_ratio(alone, attacked, bound=0.5) > 0.5
     comes_back(node, before)
     assert "Traceback" not in node.log
     # Connections of the attack that nobody has accepted yet may still be in the way.

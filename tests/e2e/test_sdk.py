@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from laneway.cli.main import main as laneway_command
 from laneway.sdk import CustomTrainer, TrainingJobClient
+from laneway.sdk.logs import worker_logs
 
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import IMAGE
@@ -85,7 +86,9 @@ def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: Trainin
     client.wait_for_job_status(name, {"Suspended"})
     assert shell(bench, "resume", name).returncode == 0
     client.wait_for_job_status(name, {"Running"})
-    (log,) = client.worker_logs(name, worker=0, container=None, follow=True).values()
+    (log,) = worker_logs(
+        client.cluster, client.namespace, name, worker=0, container=None, follow=True
+    ).values()
     lines = log.lines()
     assert [next(lines) for _ in range(3)] == ["0", "1", "2"]
     assert log._stream is not None

@@ -23,7 +23,10 @@ _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="laneway-sdk"
 
 
 class AsyncTrainingJobClient:
-    """The TrainingJobs of one namespace, as ``TrainingJobClient``, whose methods describe arguments and errors."""
+    """The verbs of ``TrainingJobClient`` for asyncio, with the same arguments and errors; logs and watches are asynchronous iterators.
+
+    Each request runs on a thread, and a cancelled one is ended.
+    """
 
     def __init__(self, client: TrainingJobClient | None = None) -> None:
         """Use the cluster and the namespace of a client; None: of ``TrainingJobClient()``."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from hack.reference.api import api_page
 from hack.reference.cli import cli_page
 from hack.reference.metrics import metrics_page
+from hack.reference.python import python_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -18,7 +19,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.reference", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is outdated")
     check: bool = parser.parse_args().check
-    pages = {DOCS / "api.md": api_page(), DOCS / "cli.md": cli_page(), DOCS / "metrics.md": metrics_page()}
+    pages = {
+        DOCS / "api.md": api_page(),
+        DOCS / "cli.md": cli_page(),
+        DOCS / "metrics.md": metrics_page(),
+        DOCS / "python.md": python_page(),
+    }
     if not check:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")

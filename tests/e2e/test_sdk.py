@@ -1,19 +1,25 @@
-"""Functions and scripts that are sent to real kubelets, and the verbs that need a worker's container."""
+"""Functions, scripts and the notebook on real kubelets, and the verbs that need a worker's container."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+import yaml
 from laneway.cli.main import main as laneway_command
 from laneway.sdk import CustomTrainer, TrainingJobClient
+from laneway.sdk.logs import worker_logs
+from nbclient import NotebookClient
 
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import IMAGE
 
+ROOT = Path(__file__).parents[2]
 SHARE = {"gpu": 0.3}
 
 
@@ -85,13 +91,35 @@ def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: Trainin
     client.wait_for_job_status(name, {"Suspended"})
     assert shell(bench, "resume", name).returncode == 0
     client.wait_for_job_status(name, {"Running"})
-    (log,) = client.worker_logs(name, worker=0, container=None, follow=True).values()
+    (log,) = worker_logs(
+        client.cluster, client.namespace, name, worker=0, container=None, follow=True
+    ).values()
     lines = log.lines()
     assert [next(lines) for _ in range(3)] == ["0", "1", "2"]
     assert log._stream is not None
     log._stream.close()  # a lost connection: the log is read on with the kubelet's timestamps and sinceTime
     assert [next(lines) for _ in range(3)] == ["3", "4", "5"]
     log.close()
+
+
+def test_the_notebook_trains_and_deletes_its_job(
+    bench: Bench, client: TrainingJobClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = yaml.safe_load(bench.laneway.kubectl.kubeconfig.read_text(encoding="utf-8"))
+    for each in kubeconfig["contexts"]:
+        each["context"]["namespace"] = bench.namespace
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    notebook = nbformat.read(ROOT / "examples" / "train.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    (creates,) = (cell for cell in notebook.cells if "CustomTrainer(func=train," in cell.source)
+    creates.source = creates.source.replace("CustomTrainer(", f"CustomTrainer(image={IMAGE!r}, ")
+    NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    lines = "".join(output["text"] for output in outputs if output["name"] == "stdout").splitlines()
+    epochs = [line for line in lines if re.fullmatch(r"epoch \d: loss \d+\.\d{4}", line)]
+    assert [line.partition(":")[0] for line in epochs] == ["epoch 0", "epoch 1", "epoch 2"], lines
+    assert lines[-1] == "Complete"
+    assert client.list_jobs() == [], "its last cell deletes the job"
 
 
 def test_the_doctor_finds_nothing_wrong(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,6 +59,8 @@ def completed(shell: str, words: str, tmp_path: Path) -> list[str]:
         ("laneway su", ["submit", "suspend"]),
         ("laneway -n x que", ["queue"]),
         ("laneway list --sel", ["--selector"]),
+        ("laneway top --wa", ["--watch"]),
+        ("laneway queue -o ", ["json", "name", "wide", "yaml"]),
         ("laneway convert --to Train", ["TrainJob", "TrainingJob"]),
     ],
 )

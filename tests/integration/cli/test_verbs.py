@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from laneway.api import rfc3339
 from laneway.cli import exit_codes
-from laneway.sdk.watch import JobWatch
+from laneway.sdk.watch import JobWatch, ObjectWatch
 
 from tests.integration.cli.conftest import JOB, Shell
 
@@ -193,6 +193,47 @@ def test_a_job_is_suspended_and_resumed_with_the_rights_of_its_namespace(shell: 
     assert "digits is not suspended" in shell.err
     assert shell.run("nodes", user="editor") == exit_codes.FAILED
     assert "gpunodes-view" in shell.err
+
+
+def test_containers_are_watched_until_the_user_ends_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {
+        "apiVersion": "laneway.dev/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {"name": f"n-{shell.namespace}"},
+    }
+    snapshots = ObjectWatch.snapshots
+
+    def snapshots_and_change(watch: ObjectWatch) -> Iterator[list[dict[str, Any]]]:
+        found = snapshots(watch)
+        yield next(found)
+        report(shell, node["metadata"], iterations=9)
+        yield next(found)
+        raise KeyboardInterrupt
+
+    shell.kubectl("create", "-f", "-", standard_input=json.dumps(node))
+    report(shell, node["metadata"], iterations=7)
+    monkeypatch.setattr(ObjectWatch, "snapshots", snapshots_and_change)
+    assert shell.run("top", "-w") == exit_codes.INTERRUPTED
+    header, before, after = (line.split() for line in shell.out.splitlines())
+    iterations = header.index("ITERATIONS") + 2  # two columns have units
+    assert [(line[0], line[iterations]) for line in (before, after)] == [("a-0", "7"), ("a-0", "9")]
+    shell.kubectl("delete", "gpunode", node["metadata"]["name"])
+
+
+def report(shell: Shell, metadata: dict[str, str], **session: Any) -> None:
+    """Write a GPU with a container, as the node agent does."""
+    container = {
+        "key": "k", "namespace": shell.namespace, "pod": "a-0", "container": "trainer", "sharePercent": 50,
+        "quotaBytes": 512 << 20, "state": "Holding", **session,
+    }  # fmt: skip
+    gpu = {
+        "uuid": "GPU-1", "index": 0, "model": "Test", "memoryBytes": 1 << 30, "allocatableBytes": 1 << 30,
+        "allocatablePercent": 100, "healthy": True, "sessions": [container],
+    }  # fmt: skip
+    shell.kubectl(
+        "patch", "gpunode", metadata["name"], "--subresource=status", "--type=merge",
+        "-p", json.dumps({"status": {"deviceStrategy": "cdi", "gpus": [gpu]}}),
+    )  # fmt: skip
 
 
 def test_the_doctor_knows_what_a_user_may(shell: Shell) -> None:

@@ -192,6 +192,19 @@ async def test_the_same_verbs_for_asyncio(bench: Bench) -> None:
         await client.get_job(name)
 
 
+async def test_a_list_is_watched_with_asyncio(bench: Bench) -> None:
+    client = AsyncTrainingJobClient(bench.client)
+    snapshots = client.watch_jobs(label_selector="team=a")
+    assert await anext(snapshots) == []
+    await client.train(TRAINER, name="other", labels={"team": "b"})
+    await client.train(TRAINER, name="one", labels={"team": "a"})
+    assert [job.name for job in await anext(snapshots)] == ["one"]
+    await client.delete_job("one")
+    async for jobs in snapshots:
+        if not jobs:
+            break
+
+
 async def test_a_cancelled_watch_leaves_no_thread(bench: Bench) -> None:
     client, seen = AsyncTrainingJobClient(bench.client), asyncio.Event()
     name = await client.train(TRAINER)

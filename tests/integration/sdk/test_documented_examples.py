@@ -1,4 +1,4 @@
-"""The examples of docs/sdk.md and the notebook run as they are written. A thread writes the status in place of the operator."""
+"""The examples of docs/sdk.md run as they are written. A thread writes the status in place of the operator."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 from laneway.sdk import TrainingJobClient
-from nbclient import NotebookClient
 
 from hack.cluster.control_plane import LoopbackControlPlane
 
@@ -59,16 +57,12 @@ def kubeconfig(control_plane: LoopbackControlPlane, tmp_path: Path, monkeypatch:
 
 
 @pytest.fixture
-def operator(
-    request: pytest.FixtureRequest, control_plane: LoopbackControlPlane, kubeconfig: Path
-) -> Iterator[Operator]:
-    """Of the namespace that the test names."""
-    made = Operator(control_plane, kubeconfig, request.param)
+def operator(control_plane: LoopbackControlPlane, kubeconfig: Path) -> Iterator[Operator]:
+    made = Operator(control_plane, kubeconfig, "team")
     yield made
     made.end()
 
 
-@pytest.mark.parametrize("operator", ["team"], indirect=True)
 def test_the_examples_of_the_page(operator: Operator, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
     first, second = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -80,12 +74,3 @@ def test_the_examples_of_the_page(operator: Operator, tmp_path: Path) -> None:
     (job,) = operator.client.list_jobs()
     script.write_text(f'{second}\nimport asyncio\nasyncio.run(finish("{job.name}"))\n', encoding="utf-8")
     subprocess.run([sys.executable, script], check=True, env=os.environ)
-
-
-@pytest.mark.parametrize("operator", ["notebook"], indirect=True)
-def test_the_notebook(operator: Operator) -> None:
-    notebook = nbformat.read(ROOT / "examples" / "train.ipynb", as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
-    texts = [output["text"] for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert texts[-1] == "Complete\n"
-    assert operator.client.list_jobs() == [], "its last cell deletes the job"

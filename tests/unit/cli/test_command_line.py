@@ -156,6 +156,9 @@ def test_flags_stand_before_or_after_the_verb(words: list[str]) -> None:
     [
         (["-w", "1", "-f", "logs", "queue"], {"verb": "logs", "name": "queue", "worker": 1, "follow": True}),
         (["-n", "x", "get", "list"], {"verb": "get", "name": "list", "namespace": "x"}),
+        (["-w", "get", "a"], {"verb": "get", "name": "a", "watch": True}),
+        (["-w", "-o", "name", "queue"], {"verb": "queue", "watch": True, "output": "name"}),
+        (["top", "-A", "-w", "-o", "wide"], {"verb": "top", "all_namespaces": True, "watch": True, "output": "wide"}),
         (["-n", "x", "completion", "fish"], {"verb": "completion", "namespace": "x", "shell": "fish"}),
         (["--gpus", "0.5", "submit", "--", "python", "-n", "list"], {"verb": "submit", "gpus": "0.5", "namespace": None}),
     ],

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose
-from laneway.cli.gpu_node_format import NodeReport, gpu_table, node_report, node_table, session_table
+from laneway.cli.gpu_node_format import (
+    NodeReport,
+    container_table,
+    containers_on_gpus,
+    gpu_table,
+    node_report,
+    node_table,
+)
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GPU = {
@@ -222,9 +229,11 @@ def test_tables_of_nodes_gpus_and_containers() -> None:
     assert gpu_table(reports).splitlines()[1].split()[:8] == [
         "n1", "0", "GPU-1", "Test", "1.0", "GiB", "1.2", "GiB",
     ]  # fmt: skip
-    lines = [line.split()[0] for line in session_table(reports, None).splitlines()]
-    assert lines == ["POD", "x/b-0", "team/a-0"]
-    assert session_table(reports, "team").splitlines()[1].split() == [
-        "a-0", "n1", "0", "0", "50%", "256.0", "MiB", "512.0", "MiB", "Holding", "1.5", "ms", "7", "-",
-    ]  # fmt: skip
-    assert session_table(reports, "nobody") == ""
+    lines = container_table(containers_on_gpus(reports, None), namespaces=True).splitlines()
+    assert [line.split()[0] for line in lines] == ["POD", "x/b-0", "team/a-0"]
+    (of_team,) = containers_on_gpus(reports, "team")
+    cells = ["a-0", "n1", "0", "0", "50%", "256.0", "MiB", "512.0", "MiB", "Holding", "1.5", "ms", "7", "-"]
+    assert container_table([of_team]).splitlines()[1].split() == cells
+    wide = container_table([of_team], wide=True).splitlines()[1].split()
+    assert wide == [*cells, SESSION["container"], "GPU-1", "None"]
+    assert containers_on_gpus(reports, "nobody") == []

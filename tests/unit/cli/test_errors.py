@@ -17,9 +17,10 @@ from tests.support.fake_api_server import Answer, FakeAPIServer, a_kubeconfig
 TRAINING_JOB_VERBS = (
     "submit -f job.yaml", "submit -f job.yaml --dry-run=server", "submit -- python", "list", "list -w", "get a",
     "get a --watch", "logs a", "logs a -f", "logs a --all-workers", "events a", "wait a", "suspend a", "resume a",
-    "delete a", "delete a --wait", "explain a", "queue", "pause a", "unpause a", "offload a", "restore a",
+    "delete a", "delete a --wait", "explain a", "queue", "queue -w", "pause a", "unpause a", "offload a", "restore a",
 )  # fmt: skip
-VERBS = (*TRAINING_JOB_VERBS, "exec a", "nodes", "nodes -o wide", "top")
+GPU_NODE_VERBS = ("nodes", "nodes -o wide", "top", "top -w")
+VERBS = (*TRAINING_JOB_VERBS, "exec a", *GPU_NODE_VERBS)
 ALL = (*VERBS, "doctor", "board --port 0")
 NOWHERE = "http://127.0.0.1:9"
 
@@ -95,7 +96,7 @@ def test_a_namespace_without_rights(verb: str, answers: Answers, capfd: pytest.C
     assert said.startswith(f"not allowed: {FORBIDDEN}")
 
 
-@pytest.mark.parametrize("verb", [*TRAINING_JOB_VERBS, "nodes", "nodes -o wide", "top"])
+@pytest.mark.parametrize("verb", [*TRAINING_JOB_VERBS, *GPU_NODE_VERBS])
 def test_a_cluster_without_the_custom_resources(
     verb: str, answers: Answers, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import threading
@@ -155,6 +156,22 @@ def test_a_name_reaches_no_other_object_and_an_empty_one_not_all_of_them(name: s
     elsewhere = TrainingJobClient(namespace="../b", cluster=client.cluster)
     with pytest.raises(WrongArgumentError, match="is no name of an object"):
         elsewhere.list_jobs()
+
+
+def test_both_clients_have_the_same_verbs() -> None:
+    def verbs(client: type) -> dict[str, dict[str, tuple[Any, ...]]]:
+        return {
+            name: {
+                each.name: (each.kind, each.default, each.annotation)
+                for each in inspect.signature(verb).parameters.values()
+            }
+            for name, verb in inspect.getmembers(client, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    found = verbs(TrainingJobClient)
+    assert {"train", "watch_jobs"} <= set(found)
+    assert verbs(AsyncTrainingJobClient) == found
 
 
 async def test_a_cancelled_wait_ends_its_thread() -> None:

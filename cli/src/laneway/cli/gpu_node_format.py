@@ -96,8 +96,44 @@ def gpu_table(reports: Sequence[NodeReport]) -> str:
     return table(header, rows)
 
 
-def session_table(reports: Sequence[NodeReport], namespace: str | None) -> str:
-    """Return a line for each container on a GPU, of a namespace or of all (None); that with the most memory first."""
+@dataclass(frozen=True)
+class ContainerOnGPU:
+    """What a container holds of a GPU."""
+
+    report: NodeReport
+    gpu: GPUStatus
+    session: SessionStatus
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Its node, its GPU and its key."""
+        return self.report.name, self.gpu.uuid, self.session.key
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The entry of ``status.gpus[].sessions`` in the GPUNode, with the node and the GPU."""
+        place = {"node": self.report.name, "index": self.gpu.index, "uuid": self.gpu.uuid}
+        return {**place, **self.session.to_json()}
+
+
+def containers_on_gpus(reports: Sequence[NodeReport], namespace: str | None) -> list[ContainerOnGPU]:
+    """Return the containers of a namespace, or of all (None); that with the most memory first."""
+    found = [
+        ContainerOnGPU(report, gpu, session)
+        for report in reports
+        for gpu in report.status.gpus
+        for session in _present(gpu)
+        if namespace in (None, session.namespace)
+    ]
+    return sorted(
+        found, key=lambda each: (-each.session.held_bytes, each.session.namespace, each.session.pod)
+    )
+
+
+def container_table(
+    containers: Sequence[ContainerOnGPU], *, namespaces: bool = False, wide: bool = False
+) -> str:
+    """Return a line for each container on a GPU."""
     header = (
         "POD",
         "NODE",
@@ -111,19 +147,14 @@ def session_table(reports: Sequence[NodeReport], namespace: str | None) -> str:
         "ITERATIONS",
         "REMARK",
     )
-    found = [
-        (session, gpu, report)
-        for report in reports
-        for gpu in report.status.gpus
-        for session in _present(gpu)
-        if namespace in (None, session.namespace)
-    ]
-    found.sort(key=lambda each: (-each[0].held_bytes, each[0].namespace, each[0].pod))
-    rows = [
-        [
-            session.pod if namespace else f"{session.namespace}/{session.pod}",
-            report.name,
-            str(gpu.index),
+    wide_header = ("CONTAINER", "UUID", "ENFORCEMENT")
+    rows = []
+    for each in containers:
+        session = each.session
+        row = [
+            f"{session.namespace}/{session.pod}" if namespaces else session.pod,
+            each.report.name,
+            str(each.gpu.index),
             "-" if session.lane is None else str(session.lane),
             f"{session.share_percent}%",
             format_bytes(session.held_bytes),
@@ -133,9 +164,8 @@ def session_table(reports: Sequence[NodeReport], namespace: str | None) -> str:
             str(session.iterations),
             session.message or "-",
         ]
-        for session, gpu, report in found
-    ]
-    return table(header, rows) if rows else ""
+        rows.append([*row, *((session.container, each.gpu.uuid, str(session.enforcement)) if wide else ())])
+    return table((*header, *(wide_header if wide else ())), rows)
 
 
 def _present(gpu: GPUStatus) -> Iterator[SessionStatus]:

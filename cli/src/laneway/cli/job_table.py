@@ -1,14 +1,14 @@
-"""TrainingJobs as a table, as names, or as objects; once, or after each change."""
+"""The table of TrainingJobs, and how they are listed."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
-from laneway.cli.output import table, write_document, write_object
+from laneway.cli.listing import Listing
+from laneway.cli.output import table
 from laneway.sdk import TrainingJob
 from laneway.sdk.job_object import state, status, waiting
 
@@ -16,7 +16,7 @@ FORMATS = ("wide", "name")
 """Beside JSON and YAML."""
 
 _HEADER = ("NAME", "STATE", "REASON", "PROGRESS", "GPUS", "QUEUE", "POSITION", "SERVICE", "AGE")
-_WIDE = ("NODES", "ATTEMPTS", "PREEMPTIONS", "RESTARTS")
+WIDE = ("NODES", "ATTEMPTS", "PREEMPTIONS", "RESTARTS")
 
 
 def in_order(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
@@ -29,51 +29,39 @@ def name_of(job: TrainingJob) -> str:
     return f"trainingjob.laneway.dev/{job.name}"
 
 
-def show_jobs(jobs: Sequence[TrainingJob], output: str | None, *, namespaces: bool) -> None:
-    """Write the jobs, with their namespaces if there may be several."""
-    if output in ("json", "yaml"):
-        items = [dict(job.object) for job in jobs]
-        write_object({"apiVersion": "v1", "kind": "List", "items": items}, output)
-    elif output == "name":
-        for job in jobs:
-            print(name_of(job))
-    else:
-        print(
-            job_table([job.object for job in jobs], time.time(), namespaces=namespaces, wide=output == "wide")
-        )
+def job_listing(*, namespaces: bool) -> Listing[TrainingJob]:
+    """Return how TrainingJobs are listed, with their namespaces if there may be several."""
+
+    def lines(jobs: Sequence[TrainingJob], wide: bool) -> str:
+        return job_table([job.object for job in jobs], time.time(), namespaces=namespaces, wide=wide)
+
+    return listing_of_jobs(lines, in_order)
 
 
-def show_changes(snapshots: Iterable[Sequence[TrainingJob]], output: str | None, *, namespaces: bool) -> None:
-    """Write all jobs, then each that has changed, until the snapshots end; a table has its header once."""
-    written: dict[str, str] = {}
-    for number, jobs in enumerate(snapshots):
-        changed = in_order(job for job in jobs if written.get(job.object["metadata"]["uid"]) != _version(job))
-        written = {job.object["metadata"]["uid"]: _version(job) for job in jobs}
-        if output in ("json", "yaml"):
-            for job in changed:
-                write_document(dict(job.object), output)
-        elif output == "name":
-            show_jobs(changed, output, namespaces=namespaces)
-        elif changed or not number:
-            objects = [job.object for job in changed]
-            lines = job_table(objects, time.time(), namespaces=namespaces, wide=output == "wide").splitlines()
-            print("\n".join(lines[min(number, 1) :]))
-        sys.stdout.flush()
+def listing_of_jobs(
+    lines: Callable[[Sequence[TrainingJob], bool], str],
+    arrange: Callable[[Iterable[TrainingJob]], list[TrainingJob]],
+) -> Listing[TrainingJob]:
+    """Return how TrainingJobs are listed by a table and an order of one's own."""
+    return Listing(
+        table=lines,
+        document=lambda job: job.object,
+        identity=lambda job: str(job.object["metadata"]["uid"]),
+        version=lambda job: str(job.object["metadata"]["resourceVersion"]),
+        arrange=arrange,
+        name=name_of,
+    )
 
 
 def job_table(jobs: Sequence[Object], now_seconds: float, *, namespaces: bool, wide: bool = False) -> str:
     """Return the jobs as a table."""
-    header = (*(["NAMESPACE"] if namespaces else []), *_HEADER, *(_WIDE if wide else ()))
+    header = (*(["NAMESPACE"] if namespaces else []), *_HEADER, *(WIDE if wide else ()))
     rows = []
     for job in jobs:
         row = [job["metadata"]["namespace"]] if namespaces else []
         row += _cells(job, now_seconds)
-        rows.append([*row, *(_wide_cells(job) if wide else ())])
+        rows.append([*row, *(wide_cells(job) if wide else ())])
     return table(header, rows)
-
-
-def _version(job: TrainingJob) -> str:
-    return str(job.object["metadata"]["resourceVersion"])
 
 
 def _cells(job: Object, now_seconds: float) -> list[str]:
@@ -91,7 +79,8 @@ def _cells(job: Object, now_seconds: float) -> list[str]:
     ]
 
 
-def _wide_cells(job: Object) -> list[str]:
+def wide_cells(job: Object) -> list[str]:
+    """Return what ``-o wide`` adds, under the header ``WIDE``."""
     known = status(job)
     nodes = sorted({each["node"] for each in known.get("placement") or ()})
     counts = [str(known.get(field, 0)) for field in ("attempt", "preemptions", "restarts")]

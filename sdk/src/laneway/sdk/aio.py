@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from laneway.sdk.client import COMPLETE, TrainingJobClient, check_status, reached
 from laneway.sdk.job import Event, TrainingJob
-from laneway.sdk.logs import lines_of
+from laneway.sdk.logs import lines_of, worker_logs
 from laneway.sdk.trainers import Trainer
 from laneway.sdk.watch import JobWatch
 
@@ -23,7 +23,10 @@ _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="laneway-sdk"
 
 
 class AsyncTrainingJobClient:
-    """The TrainingJobs of one namespace, as ``TrainingJobClient``, whose methods describe arguments and errors."""
+    """The verbs of ``TrainingJobClient`` for asyncio, with the same arguments and errors; logs and watches are asynchronous iterators.
+
+    Each request runs on a thread, and a cancelled one is ended.
+    """
 
     def __init__(self, client: TrainingJobClient | None = None) -> None:
         """Use the cluster and the namespace of a client; None: of ``TrainingJobClient()``."""
@@ -63,8 +66,15 @@ class AsyncTrainingJobClient:
         self, name: str, *, worker: int | None = 0, container: str | None = None, follow: bool = False
     ) -> AsyncIterator[str]:
         """Yield the lines of a worker's log, or of all (None)."""
+        client = self._client
         logs = await _in_thread(
-            self._client.worker_logs, name, worker=worker, container=container, follow=follow
+            worker_logs,
+            client.cluster,
+            client.namespace,
+            name,
+            worker=worker,
+            container=container,
+            follow=follow,
         )
 
         def close() -> None:
@@ -105,6 +115,15 @@ class AsyncTrainingJobClient:
         watch = JobWatch(client.cluster, client.namespace, name=name, timeout_seconds=timeout)
         async for job in _iterate(watch.states(), watch.close):
             yield TrainingJob(job) if job else None
+
+    async def watch_jobs(
+        self, *, label_selector: str | None = None, all_namespaces: bool = False
+    ) -> AsyncIterator[list[TrainingJob]]:
+        """Yield all matching jobs now, after each change, and once a minute."""
+        namespace = None if all_namespaces else self._client.namespace
+        watch = JobWatch(self._client.cluster, namespace, label_selector=label_selector)
+        async for jobs in _iterate(watch.snapshots(), watch.close):
+            yield [TrainingJob(job) for job in jobs]
 
     async def suspend_job(self, name: str) -> TrainingJob:
         """Suspend a job."""

@@ -12,7 +12,7 @@ from laneway.sdk.cluster import MERGE, Cluster, Object, events_path, jobs_path
 from laneway.sdk.errors import JobFailedError, NotFoundError, WrongArgumentError
 from laneway.sdk.job import Event, TrainingJob, of_an_earlier_job
 from laneway.sdk.job_object import ranks
-from laneway.sdk.logs import WorkerLog, lines_of
+from laneway.sdk.logs import lines_of, worker_logs
 from laneway.sdk.manifest import job_manifest
 from laneway.sdk.trainers import Trainer
 from laneway.sdk.unsaved_work import loss_at_a_stop
@@ -117,21 +117,10 @@ class TrainingJobClient:
             NotFoundError: there is no such job, or no log yet.
             WrongArgumentError: the job has no worker of this rank, or no such container.
         """
-        yield from lines_of(
-            self.worker_logs(name, worker=worker, container=container, follow=follow), follow=follow
+        logs = worker_logs(
+            self.cluster, self.namespace, name, worker=worker, container=container, follow=follow
         )
-
-    def worker_logs(
-        self, name: str, *, worker: int | None, container: str | None, follow: bool
-    ) -> dict[str, WorkerLog]:
-        """Return the log of a worker, or of all (None), by the names of their pods."""
-        count = ranks(self.get_job(name).object)
-        if worker is not None and not 0 <= worker < count:
-            raise WrongArgumentError(f"worker is {worker}: {name} has the ranks 0 to {count - 1}")
-        return {
-            f"{name}-{rank}": WorkerLog(self.cluster, self.namespace, name, rank, container, follow=follow)
-            for rank in (range(count) if worker is None else [worker])
-        }
+        yield from lines_of(logs, follow=follow)
 
     def get_job_events(self, name: str) -> list[Event]:
         """Return the events of a job and its workers, the oldest first; a cluster keeps them for an hour by default.

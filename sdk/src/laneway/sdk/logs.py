@@ -16,7 +16,7 @@ from laneway.sdk.errors import (
     UnreachableError,
     WrongArgumentError,
 )
-from laneway.sdk.job_object import finished
+from laneway.sdk.job_object import finished, ranks
 from laneway.sdk.outage import Retries
 from laneway.sdk.shown_log import ShownLog
 
@@ -54,6 +54,24 @@ def has_ended(pod: Mapping[str, Any], container: str) -> bool:
 def _state(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return next((item.get("state") or {} for item in statuses if item["name"] == container), {})
+
+
+def worker_logs(
+    cluster: Cluster, namespace: str, job: str, *, worker: int | None, container: str | None, follow: bool
+) -> dict[str, WorkerLog]:
+    """Return the log of a worker of a job, or of all (None), by the names of their pods.
+
+    Raises:
+        NotFoundError: there is no such job.
+        WrongArgumentError: the job has no worker of this rank.
+    """
+    count = ranks(cluster.get(jobs_path(namespace, job), what=f"TrainingJob {job} in namespace {namespace}"))
+    if worker is not None and not 0 <= worker < count:
+        raise WrongArgumentError(f"worker is {worker}: {job} has the ranks 0 to {count - 1}")
+    return {
+        f"{job}-{rank}": WorkerLog(cluster, namespace, job, rank, container, follow=follow)
+        for rank in (range(count) if worker is None else [worker])
+    }
 
 
 class WorkerLog:

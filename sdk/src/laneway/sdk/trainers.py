@@ -11,8 +11,6 @@ DEFAULT_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime"
 """Kubeflow's, too."""
 
 Resources = Mapping[str, str | int | float]
-"""For each worker, ``gpu``: ``0.5`` is half of a GPU, ``2`` are two whole ones, ``"8Gi"`` is that much memory of one GPU. ``cpu`` and
-``memory`` are quantities of Kubernetes, such as ``4`` and ``"16Gi"``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +22,15 @@ class _Trainer:
     """Number of workers. They form a gang: all of them run, or none."""
 
     resources_per_node: Resources = field(default_factory=lambda: {"gpu": 1})
-    """What each worker gets."""
+    """What each worker gets, one whole GPU by default. ``gpu``: ``0.5`` is half of a GPU, ``2`` are two whole ones, ``"8Gi"`` is that
+    much memory of one. ``cpu`` and ``memory`` are quantities of Kubernetes, such as ``4`` and ``"16Gi"``."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CustomTrainer(_Trainer):
-    """A function. Its source is sent, so it imports what it uses in its own body, and uses no name from outside of it.
-
-    A module of this machine that it imports is not sent, and has to be in the image: a warning names it.
-    """
-
-    func: Callable[..., Any]
-    func_args: Mapping[str, Any] | None = None
-    """Its keyword arguments; each must have a literal as its ``repr``."""
-
+class _PythonTrainer(_Trainer):
     packages_to_install: Sequence[str] = ()
     """What pip installs before, as on its command line."""
 
@@ -49,18 +39,32 @@ class CustomTrainer(_Trainer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CustomTrainerScript(_Trainer):
+class CustomTrainer(_PythonTrainer):
+    """A function. Its source is sent, so it imports what it uses in its own body, and uses no name from outside of it.
+
+    Such a name is refused before a job is created. A module of this machine that the function imports is not sent, and has to
+    be in the image: a warning names it. Functions and scripts have at most 200 KiB; larger programs belong into the image.
+    """
+
+    func: Callable[..., Any]
+    """The function."""
+
+    func_args: Mapping[str, Any] | None = None
+    """Its keyword arguments; each must have a literal as its ``repr``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomTrainerScript(_PythonTrainer):
     """A script on this machine. It is sent with the modules of its folder that it imports; a warning names packages, which are not sent."""
 
     script: str | Path
+    """Its file."""
+
     args: Sequence[str] = ()
     """Its arguments."""
 
     launcher: Sequence[str] = ()
     """What starts it, such as ``torchrun`` with options; empty: Python, or torchrun where a worker has several GPUs."""
-
-    packages_to_install: Sequence[str] = ()
-    pip_index_urls: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,7 @@ class CustomTrainerContainer(_Trainer):
     """Replaces the image's entrypoint; empty: the image's own."""
 
     args: Sequence[str] = ()
+    """Arguments of the command; empty: the image's own."""
 
 
 Trainer = CustomTrainer | CustomTrainerScript | CustomTrainerContainer

@@ -1,6 +1,6 @@
-"""Watches TrainingJobs: a list, and after it each change, for as long as it is wanted.
+"""Watches objects: a list, and after it each change, for as long as it is wanted.
 
-A connection that is cut is opened again at the last change that was seen. Jobs are listed again only where the API server no longer knows
+A connection that is cut is opened again at the last change that was seen. Objects are listed again only where the API server no longer knows
 the changes since then.
 """
 
@@ -24,22 +24,32 @@ _PAUSE_SECONDS = 0.5
 """Between two requests, should a proxy end each at once."""
 
 
-class JobWatch:
-    """A watch of one job by its name, or of those that match a label selector."""
+class ObjectWatch:
+    """A watch of the objects below a path: of one by its name, or of those that match a label selector."""
 
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str | None,
+        path: str,
+        what: str,
         *,
         name: str | None = None,
         label_selector: str | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Prepare a watch of a namespace, or of all (None). It lasts for so many seconds, and up to one more; None: for ever."""
+        """Prepare a watch.
+
+        Args:
+            cluster: where the objects are.
+            path: the API server's, of the list.
+            what: is watched, as errors name it.
+            name: of the one object; None: all.
+            label_selector: None: all.
+            timeout_seconds: how long it lasts, and up to one second more; None: for ever.
+        """
         self._cluster = cluster
-        self._path = jobs_path(namespace)
-        self._what = "TrainingJobs" if name is None else f"TrainingJob {name} in namespace {namespace}"
+        self._path = path
+        self._what = what
         self._selectors = {
             "fieldSelector": None if name is None else f"metadata.name={checked_name(name)}",
             "labelSelector": label_selector,
@@ -49,21 +59,21 @@ class JobWatch:
         self._closed = threading.Event()
 
     def snapshots(self) -> Iterator[list[Object]]:
-        """Yield the jobs now, after each change, and once a minute. Only the first request fails; later failures are waited out."""
+        """Yield the objects now, after each change, and once a minute. Only the first request fails; later failures are waited out."""
         retries = Retries(self._cluster.outage, self._closed, self._deadline_seconds)
-        jobs, version = self._list()
+        objects, version = self._list()
         retries.succeeded()
-        yield list(jobs.values())
+        yield list(objects.values())
         while not self._over:
             try:
                 if not version:
-                    jobs, version = self._list()
-                    yield list(jobs.values())
+                    objects, version = self._list()
+                    yield list(objects.values())
                 for event in self._events(version, retries):
                     version = event["object"]["metadata"]["resourceVersion"]
-                    if _apply(event, jobs):
-                        yield list(jobs.values())
-                yield list(jobs.values())
+                    if _apply(event, objects):
+                        yield list(objects.values())
+                yield list(objects.values())
             except ExpiredError:
                 version = ""
             except (UnreachableError, ForbiddenError) as error:
@@ -72,10 +82,10 @@ class JobWatch:
             self._closed.wait(_PAUSE_SECONDS)
 
     def states(self) -> Iterator[Object | None]:
-        """Yield the one job now and after each change; None, as the last, once it does not exist."""
-        for jobs in self.snapshots():
-            yield jobs[0] if jobs else None
-            if not jobs:
+        """Yield the one object now and after each change; None, as the last, once it does not exist."""
+        for objects in self.snapshots():
+            yield objects[0] if objects else None
+            if not objects:
                 return
 
     def close(self) -> None:
@@ -89,10 +99,10 @@ class JobWatch:
         return self._closed.is_set() or time.monotonic() >= self._deadline_seconds
 
     def _list(self) -> tuple[dict[str, Object], str]:
-        """Return the jobs by their UIDs, and the version from which they are watched."""
+        """Return the objects by their UIDs, and the version from which they are watched."""
         found = self._cluster.get(self._path, what=self._what, **self._selectors)
-        jobs = {str(job["metadata"]["uid"]): job for job in found["items"]}
-        return jobs, str(found["metadata"]["resourceVersion"])
+        objects = {str(each["metadata"]["uid"]): each for each in found["items"]}
+        return objects, str(found["metadata"]["resourceVersion"])
 
     def _events(self, version: str, retries: Retries) -> Iterator[Object]:
         """Yield changes and bookmarks since a resource version, until a request's time is over.
@@ -125,11 +135,35 @@ class JobWatch:
                 yield event
 
 
-def _apply(event: Object, jobs: dict[str, Object]) -> bool:
-    """Bring the jobs up to date; return whether the event is a change, and no bookmark."""
-    job = event["object"]
+class JobWatch(ObjectWatch):
+    """A watch of TrainingJobs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str | None,
+        *,
+        name: str | None = None,
+        label_selector: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Prepare a watch of a namespace, or of all (None)."""
+        what = "TrainingJobs" if name is None else f"TrainingJob {name} in namespace {namespace}"
+        super().__init__(
+            cluster,
+            jobs_path(namespace),
+            what,
+            name=name,
+            label_selector=label_selector,
+            timeout_seconds=timeout_seconds,
+        )
+
+
+def _apply(event: Object, objects: dict[str, Object]) -> bool:
+    """Bring the objects up to date; return whether the event is a change, and no bookmark."""
+    changed = event["object"]
     if event["type"] == "DELETED":
-        jobs.pop(job["metadata"]["uid"], None)
+        objects.pop(changed["metadata"]["uid"], None)
     elif event["type"] != "BOOKMARK":
-        jobs[job["metadata"]["uid"]] = job
+        objects[changed["metadata"]["uid"]] = changed
     return bool(event["type"] != "BOOKMARK")

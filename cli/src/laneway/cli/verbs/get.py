@@ -10,9 +10,9 @@ from typing import Any
 from laneway.api.quantity import format_bytes
 from laneway.cli import job_format, progress_format
 from laneway.cli.exit_codes import OK
-from laneway.cli.job_table import FORMATS, show_changes, show_jobs
+from laneway.cli.job_table import FORMATS, job_listing
 from laneway.cli.output import printable, table, write_object
-from laneway.cli.verbs.options import add_job_arguments, add_output_option, open_client
+from laneway.cli.verbs.options import add_job_arguments, add_output_option, add_watch_option, open_client
 from laneway.sdk import NotFoundError, TrainingJob
 from laneway.sdk.job_object import conditions, status, waiting
 
@@ -21,7 +21,7 @@ HELP = "Show a TrainingJob in detail"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("--watch", action="store_true", help="show it as a line, and again after each change")
+    add_watch_option(parser, "show it as a line, and again after each change")
     add_output_option(parser, *FORMATS)
     add_job_arguments(parser)
 
@@ -30,11 +30,12 @@ def run(arguments: Namespace) -> int:
     """Show it."""
     client = open_client(arguments)
     if arguments.watch:
-        show_changes(_until_deleted(client.watch_job(arguments.name)), arguments.output, namespaces=False)
+        listing = job_listing(namespaces=False)
+        listing.show_changes(_until_deleted(client.watch_job(arguments.name)), arguments.output)
         raise NotFoundError(f"TrainingJob {arguments.name} not found, or deleted")
     job = client.get_job(arguments.name)
     if arguments.output in FORMATS:
-        show_jobs([job], arguments.output, namespaces=False)
+        job_listing(namespaces=False).show([job], arguments.output)
     elif arguments.output:
         write_object(dict(job.object), arguments.output)
     else:

@@ -12,6 +12,7 @@ from laneway.cli.output import printable
 from laneway.cli.verbs.options import add_job_arguments, open_client
 from laneway.sdk import NotFoundError, TrainingJobClient
 from laneway.sdk.cluster import Object
+from laneway.sdk.logs import worker_logs
 
 HELP = "Print the logs of a worker, or of all"
 
@@ -57,8 +58,13 @@ def _write_lines(client: TrainingJobClient, arguments: Namespace) -> None:
 
 def _write_pieces(client: TrainingJobClient, arguments: Namespace) -> None:
     """Write a log as it arrives, so that a progress bar moves."""
-    logs = client.worker_logs(
-        arguments.name, worker=arguments.worker, container=arguments.container, follow=arguments.follow
+    logs = worker_logs(
+        client.cluster,
+        client.namespace,
+        arguments.name,
+        worker=arguments.worker,
+        container=arguments.container,
+        follow=arguments.follow,
     )
     (log,) = logs.values()
     for piece in log.pieces(_Notice().show):

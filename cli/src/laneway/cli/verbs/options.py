@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from laneway.sdk import ForbiddenError, LanewayError, TrainingJobClient, UnauthorizedError
 from laneway.sdk.cluster import Object, gpu_nodes_path
+from laneway.sdk.watch import ObjectWatch
+
+_GPU_NODES = "GPUNodes"
+"""As errors name them."""
 
 
 def add_job_arguments(parser: ArgumentParser, *, several: bool = False) -> None:
@@ -36,6 +41,11 @@ def add_cluster_options(parser: ArgumentParser, *, default: str | None = SUPPRES
 def add_output_option(parser: ArgumentParser, *more: str) -> None:
     """Add ``-o``, with formats beyond JSON and YAML if a verb has them."""
     parser.add_argument("-o", "--output", choices=["json", "yaml", *more], help="output format")
+
+
+def add_watch_option(parser: ArgumentParser, help_text: str) -> None:
+    """Add ``-w``, which goes on after the first answer."""
+    parser.add_argument("-w", "--watch", action="store_true", help=help_text)
 
 
 def add_selection_options(parser: ArgumentParser) -> None:
@@ -68,8 +78,28 @@ def gpu_nodes(client: TrainingJobClient) -> list[Object]:
     Raises:
         ForbiddenError: the user may not read them, and the message says which role allows it.
     """
+    with _advice_on_rights():
+        return _by_name(client.cluster.get(gpu_nodes_path(), what=_GPU_NODES)["items"])
+
+
+def watch_gpu_nodes(client: TrainingJobClient) -> Iterator[list[Object]]:
+    """Yield the GPUNodes, by name, now and after each change.
+
+    Raises:
+        ForbiddenError: as ``gpu_nodes``.
+    """
+    with _advice_on_rights():
+        yield from map(_by_name, ObjectWatch(client.cluster, gpu_nodes_path(), _GPU_NODES).snapshots())
+
+
+def _by_name(objects: Iterable[Object]) -> list[Object]:
+    return sorted(objects, key=lambda each: str(each["metadata"]["name"]))
+
+
+@contextmanager
+def _advice_on_rights() -> Iterator[None]:
     try:
-        found = client.cluster.get(gpu_nodes_path(), what="GPUNodes")["items"]
+        yield
     except UnauthorizedError:
         raise
     except ForbiddenError as error:
@@ -77,4 +107,3 @@ def gpu_nodes(client: TrainingJobClient) -> list[Object]:
             f"{error}. GPUNodes show the pods of all tenants: an administrator may bind you to the ClusterRole "
             "that ends with gpunodes-view"
         ) from error
-    return sorted(found, key=lambda each: str(each["metadata"]["name"]))

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 
 from laneway.cli.exit_codes import OK
-from laneway.cli.gpu_node_format import node_report, session_table
-from laneway.cli.verbs.options import add_cluster_options, gpu_nodes, open_client
+from laneway.cli.gpu_node_format import ContainerOnGPU, container_table, containers_on_gpus, node_report
+from laneway.cli.listing import Listing
+from laneway.cli.verbs.options import (
+    add_cluster_options,
+    add_output_option,
+    add_watch_option,
+    gpu_nodes,
+    open_client,
+    watch_gpu_nodes,
+)
+from laneway.sdk.cluster import Object
 
 HELP = "Show the memory and the turns of the containers on the GPUs"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the verb's arguments."""
+    parser.epilog = (
+        "-o json and -o yaml print, for each container on a GPU, its entry of status.gpus[].sessions in the GPUNode, "
+        "with the node and with the index and the uuid of the GPU."
+    )
+    add_watch_option(parser, "show them, then each that changes")
+    add_output_option(parser, "wide")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="containers of all namespaces")
     add_cluster_options(parser)
 
@@ -20,8 +36,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Show them; those with the most memory first."""
     client = open_client(arguments)
-    reports = [node_report(each) for each in gpu_nodes(client)]
-    lines = session_table(reports, None if arguments.all_namespaces else client.namespace)
-    where = "" if arguments.all_namespaces else f" of namespace {client.namespace}"
-    print(lines or f"No container{where} holds a share of a GPU.")
+    namespace = None if arguments.all_namespaces else client.namespace
+
+    def containers(nodes: Iterable[Object]) -> list[ContainerOnGPU]:
+        return containers_on_gpus([node_report(each) for each in nodes], namespace)
+
+    listing = Listing[ContainerOnGPU](
+        table=lambda found, wide: container_table(found, namespaces=namespace is None, wide=wide),
+        document=lambda each: each.document,
+        identity=lambda each: each.identity,
+        version=lambda each: each.document,
+        envelope={},
+    )
+    if arguments.watch:
+        listing.show_changes(map(containers, watch_gpu_nodes(client)), arguments.output)
+        return OK
+    where = f" of namespace {namespace}" if namespace else ""
+    empty = f"No container{where} holds a share of a GPU."
+    listing.show(containers(gpu_nodes(client)), arguments.output, empty=empty)
     return OK

@@ -12,10 +12,6 @@ from laneway.cli.output import write_document, write_object
 T = TypeVar("T")
 
 
-def _nameless(item: object) -> str:
-    raise NotImplementedError("a verb whose objects have no names does not offer -o name")
-
-
 @dataclass(frozen=True)
 class Listing(Generic[T]):
     """How a verb shows its objects."""
@@ -35,8 +31,8 @@ class Listing(Generic[T]):
     arrange: Callable[[Iterable[T]], list[T]] = list
     """Puts objects into the order of the table, and may leave some out."""
 
-    name: Callable[[T], str] = _nameless
-    """Returns what ``-o name`` writes."""
+    name: Callable[[T], str] = str
+    """Returns what ``-o name`` writes, where a verb offers it."""
 
     envelope: Mapping[str, Any] = field(default_factory=lambda: {"apiVersion": "v1", "kind": "List"})
     """What JSON and YAML have beside ``items``."""

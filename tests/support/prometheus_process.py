@@ -38,6 +38,12 @@ class Prometheus:
             raise AssertionError(f"{expression}: {json.load(error)['error']}") from error
         return found
 
+    def fires(self, alert: str, **labels: str) -> bool:
+        """Return whether an alert with these labels fires."""
+        matchers = {"alertname": alert, "alertstate": "firing", **labels}
+        selector = ",".join(f'{name}="{value}"' for name, value in matchers.items())
+        return bool(self.samples(f"ALERTS{{{selector}}}"))
+
     def firing(self) -> dict[str, dict[str, str]]:
         """Return the labels of the alerts that fire, by name; of several with one name, those of one."""
         found = self.samples('ALERTS{alertstate="firing"}')
@@ -46,7 +52,12 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Mapping[str, str], *, scrape_seconds: int = 1, at_once: bool = False
+    folder: Path,
+    targets: Mapping[str, str],
+    *,
+    scrape_seconds: int = 1,
+    at_once: bool = False,
+    **thresholds: float,
 ) -> Iterator[Prometheus]:
     """Run Prometheus in a folder.
 
@@ -55,6 +66,7 @@ def prometheus(
         targets: by the name of a scrape job: address and path, without the scheme.
         scrape_seconds: time between two scrapes.
         at_once: let alerts fire as soon as their conditions hold.
+        **thresholds: in place of those of the chart's values, by their names.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -62,7 +74,7 @@ def prometheus(
     log_file = folder / "prometheus.log"
     command = [
         "prometheus",
-        f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once))}",
+        f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once, thresholds))}",
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
@@ -77,9 +89,9 @@ def prometheus(
         process.wait()
 
 
-def _quick_rules(at_once: bool) -> dict[str, Any]:
+def _quick_rules(at_once: bool, thresholds: Mapping[str, float]) -> dict[str, Any]:
     """Return the chart's rules, to be evaluated every second."""
-    quick = rules()
+    quick = rules(**thresholds)
     for group in quick["groups"]:
         group["interval"] = "1s"
         for rule in group["rules"]:

@@ -21,6 +21,7 @@ from hack.verify.chart import rendered, rendered_objects
 from hack.verify.failure import CheckFailedError
 
 CASES = Path(__file__).parent / "rules"
+TESTS = Path(__file__).parents[1]
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
 
 
@@ -48,6 +49,13 @@ def test_every_alert_fires_in_a_test() -> None:
         r"ALERTS\{alertname=\"(\w+)\", alertstate=\"firing\"", (CASES / "alerts.yaml").read_text()
     )
     assert set(expected) == {rule["alert"] for rule in alerts()}
+
+
+def test_every_alert_fires_beside_the_component_whose_fault_it_is_for() -> None:
+    """docs/runbooks.md says that no alert is tested with written series only."""
+    files = [*TESTS.glob("*/test_alerts.py"), TESTS / "operator/test_silent_agents.py"]
+    awaited = {name for file in files for name in re.findall(r'"(Laneway\w+)"', file.read_text("utf-8"))}
+    assert awaited == {rule["alert"] for rule in alerts()}
 
 
 def test_helm_renders_the_rules_with_the_chart_s_values(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ class Prometheus:
             raise AssertionError(f"{expression}: {json.load(error)['error']}") from error
         return found
 
+    def label_values(self, query: str) -> list[str]:
+        """Return the answer to Grafana's query `label_values(series, label)`, as Grafana asks for it."""
+        series, _, label = query.removeprefix("label_values(").removesuffix(")").rpartition(", ")
+        matching = urllib.parse.urlencode({"match[]": series})
+        with urllib.request.urlopen(
+            f"{self.address}/api/v1/label/{label}/values?{matching}", timeout=30
+        ) as answer:
+            found: list[str] = json.load(answer)["data"]
+        return found
+
     def fires(self, alert: str, **labels: str) -> bool:
         """Return whether an alert with these labels fires."""
         matchers = {"alertname": alert, "alertstate": "firing", **labels}

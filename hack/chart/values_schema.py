@@ -194,6 +194,10 @@ def _board() -> Schema:
         tlsSecretName=_TEXT,
         resources=_resources(),
         **{"from": _OBJECTS},
+        **_container(),
+        extraVolumes=_NAMED,
+        podSecurityContext=_OBJECT,
+        topologySpreadConstraints=_OBJECTS,
         **_pods(),
     )
 

@@ -134,6 +134,26 @@ A tag that is set names another image than the digest.
 {{- toYaml $context -}}
 {{- end -}}
 
+{{/* Where the pods of a Deployment run: the values of its component. */}}
+{{- define "laneway.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* Which nodes have a node pod, and a pod of the MPS control daemon. */}}
 {{- define "laneway.nodePlacement" -}}
 {{- with .Values.node.nodeSelector }}

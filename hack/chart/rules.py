@@ -12,13 +12,13 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "laneway"
 RULES = CHART / "files" / "rules"
 
 
-def rules() -> dict[str, Any]:
-    """Returns the recording rules and alerts as a rule file has them."""
+def rules(**thresholds: float) -> dict[str, Any]:
+    """Returns the recording rules and alerts as a rule file has them, with these thresholds in place of the values' own."""
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["metrics"]["prometheusRule"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     runbooks = f"{chart['home']}/blob/v{chart['version']}/docs/runbooks.md"
     alerts = (RULES / "alerts.yaml").read_text(encoding="utf-8")
-    for name, value in {"runbooks": runbooks, **values["thresholds"]}.items():
+    for name, value in {"runbooks": runbooks, **values["thresholds"], **thresholds}.items():
         alerts = alerts.replace(f"${{{name}}}", str(value))
     recording = (RULES / "recording.yaml").read_text(encoding="utf-8")
     return {"groups": [*yaml.safe_load(recording)["groups"], *yaml.safe_load(alerts)["groups"]]}

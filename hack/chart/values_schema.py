@@ -194,6 +194,10 @@ def _board() -> Schema:
         tlsSecretName=_TEXT,
         resources=_resources(),
         **{"from": _OBJECTS},
+        **_container(),
+        extraVolumes=_NAMED,
+        podSecurityContext=_OBJECT,
+        topologySpreadConstraints=_OBJECTS,
         **_pods(),
     )
 
@@ -211,7 +215,16 @@ def _metrics() -> Schema:
             resources=_resources(),
         ),
         serviceMonitor=_closed(**monitor["properties"], credentials=_SECRET_KEY, tlsConfig=_OBJECT),
-        prometheusRule=_closed(enabled=_FLAG, labels=_NAMES, runbooks=_TEXT, thresholds=_thresholds()),
+        prometheusRule=_closed(
+            enabled=_FLAG,
+            labels=_NAMES,
+            runbooks=_TEXT,
+            disabled={
+                "type": "object",
+                "additionalProperties": _FLAG,
+            },  # the template knows the alerts' names
+            thresholds=_thresholds(),
+        ),
         dashboards=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
     )
 

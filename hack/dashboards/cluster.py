@@ -6,6 +6,9 @@ from grafana_foundation_sdk.builders import dashboard
 
 from hack.dashboards.job_panels import (
     CHOSEN,
+    HELD_GPUS,
+    LARGEST,
+    by_namespace,
     held_gpus,
     jobs_by_state,
     lost_gpu_time,
@@ -70,7 +73,6 @@ def _jobs_in(state: str) -> str:
 
 
 def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
-    held = f"laneway_job_held_gpus{CHOSEN}"
     return (
         built.with_row(dashboard.Row("GPUs"))
         .with_panel(
@@ -111,12 +113,9 @@ def _gpus(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Power by namespace (DCGM)",
-                "Power of the GPUs that jobs hold, by the parts that they hold. Needs dcgm-exporter.",
-                (
-                    (
-                        f"sum by (namespace) ({held} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})",
-                        "{{namespace}}",
-                    ),
+                f"Power of the GPUs that jobs hold, by the parts that they hold. {LARGEST} Needs dcgm-exporter.",
+                by_namespace(
+                    f"({HELD_GPUS} * on (gpu_uuid) group_left () {dcgm('DCGM_FI_DEV_POWER_USAGE')})"
                 ),
                 unit="watt",
                 stacked=True,

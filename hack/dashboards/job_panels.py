@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import timeseries
 
-from hack.dashboards.panels import event_quantiles, lines, occurred, per_hour, rate
+from hack.dashboards.panels import Query, event_quantiles, lines, occurred, per_hour, rate
 
 CHOSEN = '{namespace=~"$namespace"}'
 """Selects the series of the chosen namespaces."""
+
+HELD_GPUS = f"laneway_job_held_gpus{CHOSEN}"
+_LARGEST = f"topk(20, sum by (namespace) (sum_over_time({HELD_GPUS}[$__range] @ end())))"
+"""The same namespaces over the whole of the chosen time: those that held most in it."""
+
+LARGEST = "A line for each of the twenty namespaces that held most GPU time in the chosen time."
+
+
+def by_namespace(expression: str) -> tuple[Query, Query]:
+    """Returns the sums of the largest namespaces, and that of the others, if there are any."""
+    return (
+        (f"sum by (namespace) ({expression}) and on (namespace) {_LARGEST}", "{{namespace}}"),
+        (f"sum({expression} unless on (namespace) {_LARGEST})", "others"),
+    )
 
 
 def held_gpus() -> timeseries.Panel:
     """Returns what running jobs hold."""
     return lines(
         "Held GPUs",
-        "Of running jobs. A share of 30 % counts as 0.3 of a GPU. Jobs that take turns on a GPU hold it once together.",
-        ((f"sum by (namespace) (laneway_job_held_gpus{CHOSEN})", "{{namespace}}"),),
+        f"Of running jobs. A share of 30 % counts as 0.3 of a GPU. Jobs that take turns on a GPU hold it once together. {LARGEST}",
+        by_namespace(HELD_GPUS),
         stacked=True,
     )
 

@@ -6,6 +6,8 @@ from grafana_foundation_sdk.builders import dashboard
 
 from hack.dashboards.job_panels import (
     CHOSEN,
+    LARGEST,
+    by_namespace,
     held_gpus,
     jobs_by_state,
     lost_gpu_time,
@@ -22,7 +24,6 @@ from hack.dashboards.panels import (
     number,
     occurred,
     per_hour,
-    rate,
     rows,
 )
 
@@ -74,8 +75,8 @@ def _use(built: dashboard.Dashboard) -> dashboard.Dashboard:
         .with_panel(
             lines(
                 "Used GPUs",
-                "GPUs' worth of time inside iterations.",
-                ((rate("laneway_used_gpu_seconds_total", CHOSEN, "namespace"), "{{namespace}}"),),
+                f"GPUs' worth of time inside iterations. {LARGEST}",
+                by_namespace(f"rate(laneway_used_gpu_seconds_total{CHOSEN}[$__rate_interval])"),
                 stacked=True,
             )
         )

@@ -28,7 +28,19 @@ class PanelQuery:
     def filled(self, variables: Mapping[str, str], window: str) -> str:
         """Return the expression with values for the dashboard's variables, and one window for those that Grafana chooses."""
         chosen = {"__rate_interval": window, "__range": window, "__range_s": "60", **variables}
-        return re.sub(r"\$([a-z_]\w*)", lambda found: chosen[found[1]], self.expression)
+        return _filled(self.expression, chosen)
+
+
+def variable_queries(dashboard: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what Grafana asks for the choices of each variable of a dashboard, with values for the variables."""
+    listed = dashboards()[dashboard]["templating"]["list"]
+    return {
+        each["name"]: _filled(each["query"]["query"], variables) for each in listed if each["type"] == "query"
+    }
+
+
+def _filled(query: str, variables: Mapping[str, str]) -> str:
+    return re.sub(r"\$([a-z_]\w*)", lambda found: variables[found[1]], query)
 
 
 def panels() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -38,6 +38,22 @@ class Prometheus:
             raise AssertionError(f"{expression}: {json.load(error)['error']}") from error
         return found
 
+    def label_values(self, query: str) -> list[str]:
+        """Return the answer to Grafana's query `label_values(series, label)`, as Grafana asks for it."""
+        series, _, label = query.removeprefix("label_values(").removesuffix(")").rpartition(", ")
+        matching = urllib.parse.urlencode({"match[]": series})
+        with urllib.request.urlopen(
+            f"{self.address}/api/v1/label/{label}/values?{matching}", timeout=30
+        ) as answer:
+            found: list[str] = json.load(answer)["data"]
+        return found
+
+    def fires(self, alert: str, **labels: str) -> bool:
+        """Return whether an alert with these labels fires."""
+        matchers = {"alertname": alert, "alertstate": "firing", **labels}
+        selector = ",".join(f'{name}="{value}"' for name, value in matchers.items())
+        return bool(self.samples(f"ALERTS{{{selector}}}"))
+
     def firing(self) -> dict[str, dict[str, str]]:
         """Return the labels of the alerts that fire, by name; of several with one name, those of one."""
         found = self.samples('ALERTS{alertstate="firing"}')
@@ -46,7 +62,12 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Mapping[str, str], *, scrape_seconds: int = 1, at_once: bool = False
+    folder: Path,
+    targets: Mapping[str, str],
+    *,
+    scrape_seconds: int = 1,
+    at_once: bool = False,
+    **thresholds: float,
 ) -> Iterator[Prometheus]:
     """Run Prometheus in a folder.
 
@@ -55,6 +76,7 @@ def prometheus(
         targets: by the name of a scrape job: address and path, without the scheme.
         scrape_seconds: time between two scrapes.
         at_once: let alerts fire as soon as their conditions hold.
+        **thresholds: in place of those of the chart's values, by their names.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -62,7 +84,7 @@ def prometheus(
     log_file = folder / "prometheus.log"
     command = [
         "prometheus",
-        f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once))}",
+        f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once, thresholds))}",
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
@@ -77,9 +99,9 @@ def prometheus(
         process.wait()
 
 
-def _quick_rules(at_once: bool) -> dict[str, Any]:
+def _quick_rules(at_once: bool, thresholds: Mapping[str, float]) -> dict[str, Any]:
     """Return the chart's rules, to be evaluated every second."""
-    quick = rules()
+    quick = rules(**thresholds)
     for group in quick["groups"]:
         group["interval"] = "1s"
         for rule in group["rules"]:

@@ -134,6 +134,26 @@ A tag that is set names another image than the digest.
 {{- toYaml $context -}}
 {{- end -}}
 
+{{/* Where the pods of a Deployment run: the values of its component. */}}
+{{- define "laneway.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* Which nodes have a node pod, and a pod of the MPS control daemon. */}}
 {{- define "laneway.nodePlacement" -}}
 {{- with .Values.node.nodeSelector }}
@@ -172,6 +192,15 @@ affinity:
 {{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled -}}
 {{- fail "metrics.podMonitor and metrics.serviceMonitor are both enabled: choose one, as each scrapes all of Laneway's pods" -}}
+{{- end -}}
+{{- $alerts := list -}}
+{{- range (.Files.Get "files/rules/alerts.yaml" | fromYaml).groups -}}
+{{- range .rules -}}{{- $alerts = append $alerts .alert -}}{{- end -}}
+{{- end -}}
+{{- range $name, $_ := .Values.metrics.prometheusRule.disabled -}}
+{{- if not (has $name $alerts) -}}
+{{- fail (printf "metrics.prometheusRule.disabled: there is no alert %s: write one of %s" $name (join ", " $alerts)) -}}
+{{- end -}}
 {{- end -}}
 {{- if and (eq .Values.gpu.source "simulated") (empty .Values.gpu.simulated.gpus) -}}
 {{- fail "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as gpu.simulated.gpus=[{model: H100, memory: 80Gi, count: 4}]" -}}

@@ -13,7 +13,7 @@ from laneway.operator.metrics import JOB_WAITING
 
 from hack.reference.metrics import METRICS
 
-NAMESPACES = [f"team-{number}" for number in range(10)]
+NAMESPACES = [f"team-{number}" for number in range(40)]
 NODES = [f"node-{number:02}" for number in range(63)]
 GPUS_OF_NODE = 8
 JOBS = 500

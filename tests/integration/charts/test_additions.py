@@ -28,13 +28,24 @@ def containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_arguments_follow_the_charts_own(pods: dict[str, dict[str, Any]]) -> None:
     node = containers(pods["laneway-node-l4"])
     assert containers(pods["laneway-operator"])["operator"]["args"][-1] == "--namespace=laneway-system"
+    board = containers(pods["laneway-board"])["board"]
+    assert board["args"][0] == "--authority=/etc/laneway-board/authority/ca.crt"
+    assert board["args"][-1] == "--address=0.0.0.0"
     assert node["device-plugin"]["args"][-1] == "--http-address=0.0.0.0"
     assert node["node-agent"]["args"][-1] == "--log-level=debug"
 
 
+def test_the_board_gets_environment_variables(pods: dict[str, dict[str, Any]]) -> None:
+    assert containers(pods["laneway-board"])["board"]["env"] == [{"name": "TZ", "value": "UTC"}]
+
+
 @pytest.mark.parametrize(
     ("name", "mounting"),
-    [("laneway-operator", {"operator"}), ("laneway-node-l4", {"device-plugin", "node-agent"})],
+    [
+        ("laneway-operator", {"operator"}),
+        ("laneway-node-l4", {"device-plugin", "node-agent"}),
+        ("laneway-board", {"board"}),
+    ],
 )
 def test_volumes_are_mounted_where_the_values_say(
     pods: dict[str, dict[str, Any]], name: str, mounting: set[str]
@@ -49,12 +60,19 @@ def test_volumes_are_mounted_where_the_values_say(
 
 
 def test_security_contexts_are_changed_field_by_field(pods: dict[str, dict[str, Any]]) -> None:
-    operator, node = pods["laneway-operator"], containers(pods["laneway-node-l4"])
-    assert operator["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "fsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
+    node = containers(pods["laneway-node-l4"])
+    for name in ("laneway-operator", "laneway-board"):
+        assert pods[name]["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    assert containers(pods["laneway-board"])["board"]["securityContext"] == {
+        "runAsGroup": 65532,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
     }
     assert pods["laneway-node-l4"]["securityContext"] == {"seLinuxOptions": {"type": "spc_t"}}
     plugin, agent = node["device-plugin"]["securityContext"], node["node-agent"]["securityContext"]
@@ -66,6 +84,8 @@ def test_security_contexts_are_changed_field_by_field(pods: dict[str, dict[str, 
     assert node["client"]["securityContext"]["readOnlyRootFilesystem"]
 
 
-def test_operators_spread_over_zones(pods: dict[str, dict[str, Any]]) -> None:
-    (constraint,) = pods["laneway-operator"]["topologySpreadConstraints"]
+@pytest.mark.parametrize("component", ["operator", "board"])
+def test_pods_spread_over_zones(pods: dict[str, dict[str, Any]], component: str) -> None:
+    (constraint,) = pods[f"laneway-{component}"]["topologySpreadConstraints"]
     assert constraint["topologyKey"] == "topology.kubernetes.io/zone"
+    assert constraint["labelSelector"] == {"matchLabels": {"app.kubernetes.io/component": component}}

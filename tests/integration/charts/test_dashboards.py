@@ -12,8 +12,18 @@ from typing import Any
 import pytest
 
 from hack.cluster.probes import wait_until
-from tests.integration.charts.large_cluster import PAUSED_JOB, Exporter, gpu_labels, job_labels
-from tests.support.dashboard_queries import PanelQuery, panel_queries
+from hack.dashboards.files import dashboards
+from tests.integration.charts.large_cluster import (
+    GPUS_OF_NODE,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PAUSED_JOB,
+    Exporter,
+    gpu_labels,
+    job_labels,
+)
+from tests.support.dashboard_queries import PanelQuery, panel_queries, variable_queries
 from tests.support.prometheus_process import Prometheus, prometheus
 
 _MOST_LINES = 24
@@ -97,6 +107,34 @@ def test_panels_can_be_read_with_500_jobs(answers: dict[PanelQuery, list[dict[st
     assert {panel: number for panel, number in lines.items() if number > _MOST_LINES} == {}
 
 
+def test_variables_offer_what_there_is(
+    server: Prometheus, answers: dict[PanelQuery, list[dict[str, Any]]]
+) -> None:
+    """Grafana asks for the choices of a variable with what is chosen of those before it."""
+    namespace = job_labels(PAUSED_JOB)["namespace"]
+    jobs = [each for each in map(job_labels, range(JOBS)) if each["namespace"] == namespace]
+    expected = {
+        "cluster": {"namespace": NAMESPACES, "node": NODES},
+        "tenant": {"namespace": NAMESPACES},
+        "job": {"namespace": NAMESPACES, "training_job": [job["training_job"] for job in jobs]},
+        "gpu": {
+            "node": NODES,
+            "gpu_uuid": [gpu_labels(number)["gpu_uuid"] for number in range(GPUS_OF_NODE)],
+        },
+    }
+    offered = {
+        name: {
+            variable: server.label_values(query) for variable, query in variable_queries(name, chosen).items()
+        }
+        for name, chosen in _VARIABLES.items()
+    }
+    assert offered.keys() == dashboards().keys()
+    assert offered == {
+        name: {variable: sorted(values) for variable, values in each.items()}
+        for name, each in expected.items()
+    }
+
+
 def test_jobs_in_a_table_have_one_row_each(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
     (shares,) = (
         samples
@@ -108,8 +146,12 @@ def test_jobs_in_a_table_have_one_row_each(answers: dict[PanelQuery, list[dict[s
 
 
 def test_dcgm_is_joined_by_the_gpu(answers: dict[PanelQuery, list[dict[str, Any]]]) -> None:
-    """Each namespace has 40 running jobs with half a GPU of 0.5 W."""
-    power = next(samples for query, samples in answers.items() if query.panel == "Power by namespace (DCGM)")
-    assert {sample["metric"]["namespace"]: float(sample["value"][1]) for sample in power} == {
-        f"team-{number}": pytest.approx(10) for number in range(10)
+    """Each namespace has 10 running jobs with half a GPU of 0.5 W, and half of the namespaces have a line of their own."""
+    power = {
+        query.legend: {sample["metric"].get("namespace"): float(sample["value"][1]) for sample in samples}
+        for query, samples in answers.items()
+        if query.panel == "Power by namespace (DCGM)"
     }
+    assert len(power["{{namespace}}"]) == 20
+    assert set(power["{{namespace}}"].values()) == {2.5}
+    assert power["others"] == {None: pytest.approx(20 * 2.5)}

@@ -1,4 +1,4 @@
-"""The operator's pods meet the Pod Security profile `restricted`; the node pods need `privileged`. The API server itself decides."""
+"""The operator's pods and the board's meet the Pod Security profile `restricted`; the node pods need `privileged`. The API server itself decides."""
 
 from __future__ import annotations
 
@@ -58,6 +58,14 @@ def test_the_operator_is_restricted(
     installed: LoopbackControlPlane, namespaces: dict[str, str], values: Path
 ) -> None:
     answer = tried(installed, values, "operator", namespaces["restricted"])
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("values", ["all-options-values.yaml", "groups-values.yaml"])
+def test_the_board_is_restricted(
+    installed: LoopbackControlPlane, namespaces: dict[str, str], values: str
+) -> None:
+    answer = tried(installed, CHART / "ci" / values, "board", namespaces["restricted"])
     assert answer.returncode == 0, answer.stderr
 
 

@@ -47,6 +47,10 @@ WRONG = {
         "metrics: {podMonitor: {enabled: true}, secure: {enabled: true}}",
         "metrics.secure and metrics.podMonitor are both enabled: enable metrics.serviceMonitor",
     ),
+    "an alert that there is not": (
+        "metrics: {prometheusRule: {disabled: {LanewayJobWaits: true}}}",
+        "metrics.prometheusRule.disabled: there is no alert LanewayJobWaits: write one of LanewayOperatorDown, ",
+    ),
     "an NVLink to a GPU that is not there": (
         SIMULATED,
         "gpu.simulated.nvlinks: [0, 5] must be two different indices from 0 to 1",

@@ -21,11 +21,27 @@ from hack.verify.chart import rendered, rendered_objects
 from hack.verify.failure import CheckFailedError
 
 CASES = Path(__file__).parent / "rules"
+TESTS = Path(__file__).parents[1]
+VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
 
 
-def alerts() -> list[dict[str, Any]]:
-    return [rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule]
+THRESHOLDS: dict[str, tuple[float, str, str]] = {
+    "cycleSeconds": (7.5, "LanewayCycleSlow", "> 7.5"),
+    "waitingSeconds": (3_600_000, "LanewayJobWaitsLong", "> 3.6e+06"),
+    "gangRollbacks": (11, "LanewayGangRollbacks", "> 11"),
+    "revokedTurns": (12, "LanewayTurnsRevoked", "> 12"),
+    "evictions": (13, "LanewayWatchdogEvictions", "> 13"),
+    "failedJobRatio": (0.25, "LanewayJobsFail", "> 0.25"),
+    "endedJobs": (14, "LanewayJobsFail", ">= 14)"),
+    "apiErrorRatio": (0.35, "LanewayAPIErrors", "> 0.35"),
+}
+"""A value other than the chart's own for each threshold, with its alert and what the alert then compares with."""
+
+
+def alerts(spec: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+    groups = (spec or rules())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
 
 
 def prometheus_rule(values: Path) -> dict[str, Any]:
@@ -47,7 +63,14 @@ def test_every_alert_fires_in_a_test() -> None:
     expected = re.findall(
         r"ALERTS\{alertname=\"(\w+)\", alertstate=\"firing\"", (CASES / "alerts.yaml").read_text()
     )
-    assert set(expected) == {rule["alert"] for rule in alerts()}
+    assert set(expected) == alerts().keys()
+
+
+def test_every_alert_fires_beside_the_component_whose_fault_it_is_for() -> None:
+    """docs/runbooks.md says that no alert is tested with written series only."""
+    files = [*TESTS.glob("*/test_alerts.py"), TESTS / "operator/test_silent_agents.py"]
+    awaited = {name for file in files for name in re.findall(r'"(Laneway\w+)"', file.read_text("utf-8"))}
+    assert awaited == alerts().keys()
 
 
 def test_helm_renders_the_rules_with_the_chart_s_values(tmp_path: Path) -> None:
@@ -67,13 +90,35 @@ def test_the_config_map_has_every_dashboard() -> None:
     }
 
 
-def test_thresholds_and_runbooks_are_values() -> None:
-    spec = prometheus_rule(CHART / "ci" / "all-options-values.yaml")
-    changed = {rule["alert"]: rule for group in spec["groups"] for rule in group["rules"] if "alert" in rule}
-    assert changed["LanewayJobWaitsLong"]["expr"].endswith("> 3.6e+06")
-    assert changed["LanewayJobsFail"]["expr"].endswith("> 0.25")
+def test_each_threshold_is_a_value(tmp_path: Path) -> None:
+    thresholds = {name: threshold for name, (threshold, _, _) in THRESHOLDS.items()}
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({"metrics": {"prometheusRule": {"enabled": True, "thresholds": thresholds}}})
+    )
+    assert set(thresholds) == set(yaml.safe_load(VALUES)["metrics"]["prometheusRule"]["thresholds"])
+    rendered_alerts = alerts(prometheus_rule(values))
+    for _, alert, comparison in THRESHOLDS.values():
+        assert comparison in rendered_alerts[alert]["expr"]
+    others = alerts().keys() - {alert for _, alert, _ in THRESHOLDS.values()}
+    assert {name: rendered_alerts[name] for name in others} == {name: alerts()[name] for name in others}
+
+
+def test_an_alert_can_be_left_out_and_the_address_of_the_runbooks_is_a_value() -> None:
+    changed = alerts(prometheus_rule(CHART / "ci" / "all-options-values.yaml"))
+    assert changed.keys() == alerts().keys() - {"LanewayJobLossNotANumber"}
     url = "https://runbooks.example.com/laneway#lanewaycycleslow"
     assert changed["LanewayCycleSlow"]["annotations"]["runbook_url"] == url
+
+
+def test_without_any_alert_the_recording_rules_remain(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    disabled = dict.fromkeys(alerts(), True)
+    values.write_text(
+        yaml.safe_dump({"metrics": {"prometheusRule": {"enabled": True, "disabled": disabled}}})
+    )
+    recording = [group for group in rules()["groups"] if group["name"] != "laneway"]
+    assert prometheus_rule(values)["groups"] == recording
 
 
 @pytest.mark.parametrize(
@@ -108,6 +153,6 @@ def test_a_threshold_that_no_cycle_would_exceed_is_refused(
 def test_every_alert_has_a_runbook() -> None:
     """GitHub's and mkdocs' anchor of a heading is its text in small letters."""
     sections = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
-    named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in alerts()}
+    named = {name: rule["annotations"]["runbook_url"] for name, rule in alerts().items()}
     page = f"https://github.com/laneway/laneway/blob/v{version()}/docs/runbooks.md"
     assert named == {section: f"{page}#{section.lower()}" for section in sections}

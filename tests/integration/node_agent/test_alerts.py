@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+from laneway.api.names import INTERPOSER_NAME, PRELOAD_NAME
 
 from tests.support.node_agent.node import Node, eventually
-from tests.support.node_agent.watched_processes import QUICK, MakeNode, MakePod, driver_sees, start, works
+from tests.support.node_agent.watched_processes import (
+    QUICK,
+    MakeNode,
+    MakePod,
+    driver_sees,
+    gpu,
+    start,
+    works,
+)
 from tests.support.prometheus_process import Prometheus, prometheus
 
 
@@ -48,3 +58,43 @@ def test_a_container_that_exceeds_its_quota(make_node: MakeNode, make_pod: MakeP
         eventually("its alert fires", lambda: "LanewayWatchdogEvictions" in server.firing())
         labels = server.firing()["LanewayWatchdogEvictions"]
         assert (labels["namespace"], labels["reason"]) == ("default", "MemoryQuotaExceeded")
+
+
+def test_a_session_that_does_not_yield_its_turns(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 1}).start()
+    stalls, waits = (node.container(pod, 100).await_socket().process() for pod in ("stalls", "waits"))
+    for process in (stalls, waits):
+        process.hello()
+        process.profile(50, 100)
+    with prometheus(tmp_path, page(node), at_once=True, revokedTurns=1) as server:
+        in_order(server)
+
+        def loses_a_turn() -> bool:
+            stalls.turn()
+            waits.send("request")
+            stalls.expect("yield")
+            lost = stalls.expect("revoke")["turn"]
+            stalls.send("release", turn=lost, iterations=0, gpu_seconds=0.0)
+            waits.send("release", turn=waits.expect("grant")["turn"], iterations=0, gpu_seconds=0.0)
+            return server.fires("LanewayTurnsRevoked", gpu_uuid=node.gpus[0], reason="stalled")
+
+        eventually("its alert fires", loses_a_turn)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may stop the processes of pods")
+def test_a_node_that_loses_the_memory_interposer(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(health=QUICK, enforcement={"level": "Interposer"})
+    client = node.root / "var/lib/laneway/client"
+    client.mkdir(parents=True)
+    for name in (INTERPOSER_NAME, PRELOAD_NAME):
+        (client / name).touch()
+    node.start()
+    eventually("the level is in force", lambda: gpu(node)["enforcement"] == "Interposer")
+    with prometheus(tmp_path, page(node), at_once=True) as server:
+        in_order(server)
+        (client / PRELOAD_NAME).unlink()
+        for uuid in node.gpus:
+            lowered = partial(server.fires, "LanewayEnforcementLowered", gpu_uuid=uuid)
+            eventually("its alert fires", lowered)
+        (client / PRELOAD_NAME).touch()
+        eventually("its alert ends", lambda: not server.fires("LanewayEnforcementLowered"))

@@ -46,7 +46,14 @@ def test_a_suspended_job_is_counted_and_has_no_series_of_its_own() -> None:
     metrics.show(lambda: job_gauges([stopping], {}, HeldParts(), NOW))
     assert SERVICE in metrics.render().decode(), "its workers still save a checkpoint"
 
-    at_rest = reconciled_job_of(builder.after(transitions.suspended, "Suspended.", NOW).record)
+    suspended = builder.after(transitions.suspended, "Suspended.", NOW).record
+    leaving = reconciled_job_of(suspended, a_pod(job).running(since=NOW).deleting().record)
+    metrics.show(lambda: job_gauges([leaving], {}, HeldParts(), NOW + 5))
+    page = metrics.render().decode()
+    assert 'training_job="a"' in page
+    assert "laneway_job_waiting_seconds{" not in page, "LanewayJobWaitsLong is for those that want to run"
+
+    at_rest = reconciled_job_of(suspended)
     metrics.show(lambda: job_gauges([at_rest], {}, HeldParts(), NOW))
     page = metrics.render().decode()
     assert 'laneway_jobs{namespace="ns",state="suspended"} 1.0' in page

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -161,6 +162,14 @@ async def test_a_job_that_waits_long_and_one_that_is_then_suspended(
 
     await until("its alert ends", ends)
     assert server.fires(**long, training_job="waits")
+    resumed_at = time.time()
+    await cluster.change("rests", {"suspend": False})
+
+    async def waits_again() -> bool:
+        found = server.samples('laneway_job_waiting_seconds{training_job="rests"}')
+        return bool(found) and float(found[0]["value"][1]) <= time.time() - resumed_at
+
+    await until("it waits again, and has done so since it was resumed", waits_again)
 
 
 async def test_a_policy_that_takes_long_and_one_that_fails(

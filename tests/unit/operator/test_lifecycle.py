@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from laneway.api.attempt_status import AttemptOutcome
 from laneway.api.rfc3339 import format_time, parse_time
-from laneway.api.training_job_status import PreemptionStatus, ProfileStatus
+from laneway.api.training_job_status import PreemptionStatus, ProfileStatus, TrainingJobStatus
 from laneway.operator.cycle.templates import NOTHING_KNOWN
 from laneway.operator.cycle.writes import job_write
 from laneway.operator.lifecycle import transitions
@@ -360,6 +362,11 @@ def test_a_paused_job_that_is_evicted_counts_as_one_preemption() -> None:
     assert (again.action, again.preemptor, again.reason) == ("Evict", "ns/b", "HigherQueue")
 
 
+def waiting_since(status: TrainingJobStatus) -> str | None:
+    assert status.waiting is not None
+    return status.waiting.since
+
+
 class TestSuspension:
     def test_the_condition_follows_the_spec(self) -> None:
         suspended = reconciled_job_of(a_job().visited().spec(suspend=True).record).job
@@ -367,6 +374,17 @@ class TestSuspension:
         assert suspended.status.state == "Suspended"
         resumed = reconciled_job_of(a_job().visited().record.with_status(suspended.status)).job
         assert condition_of(resumed.status, "Suspended") == ("False", "ResumedByUser")
+
+    def test_a_resumed_job_has_waited_since_then(self) -> None:
+        visited = a_job().visited()
+        since = waiting_since(visited.record.status)
+        suspended = visited.after(partial(transitions.with_suspension, suspended=True), NOW - 400)
+        again = suspended.after(partial(transitions.with_suspension, suspended=True), NOW - 300)
+        assert waiting_since(again.record.status) == since
+        resumed = again.after(partial(transitions.with_suspension, suspended=False), NOW - 200)
+        assert waiting_since(resumed.record.status) == format_time(NOW - 200) != since
+        later = resumed.after(partial(transitions.with_suspension, suspended=False), NOW - 100)
+        assert waiting_since(later.record.status) == format_time(NOW - 200)
 
     def test_a_job_that_was_never_suspended_says_so(self) -> None:
         status = reconciled_job_of(a_job().record).job.status

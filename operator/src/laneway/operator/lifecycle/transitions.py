@@ -343,6 +343,9 @@ def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> S
             "Suspended by spec.suspend; set it to false to go on.",
         )
     elif is_true(status.conditions, ConditionType.SUSPENDED):
+        if status.waiting is not None:  # nobody has waited for it meanwhile
+            waiting = status.waiting.model_copy(update={"since": format_time(now_seconds)})
+            status = changed(status, waiting=waiting)
         change = (ConditionType.SUSPENDED, False, "ResumedByUser", "The job is not suspended any more.")
     else:
         return status

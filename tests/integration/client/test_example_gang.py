@@ -43,6 +43,7 @@ def ranks(
     return start
 
 
+@pytest.mark.long
 def test_the_ranks_of_the_example_stop_and_resume_together(ranks: Callable[[int], list[Job]]) -> None:
     first = ranks(MANY_STEPS)
     while not first[0].line().startswith("step"):

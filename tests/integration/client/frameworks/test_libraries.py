@@ -36,7 +36,11 @@ def ended_well(job: Job) -> tuple[list[dict[str, Any]], str]:
     [
         pytest.param("lightning.py", ["automatic", "manual"], "Auto", id="Lightning"),
         pytest.param(
-            "hugging_face.py", ["trainer", "checkpointing", "accelerate"], "Offload", id="Hugging Face"
+            "hugging_face.py",
+            ["trainer", "checkpointing", "accelerate"],
+            "Offload",
+            id="Hugging Face",
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -52,6 +56,7 @@ def test_a_trainers_steps_are_iterations(
     assert iterations(node, kinds[0]) == STEPS * len(kinds)
 
 
+@pytest.mark.long
 def test_lightning_trains_in_a_share_smaller_than_its_activations(container: MakeContainer, run: Run) -> None:
     command = ("lightning.py", "automatic", "--steps=6", "--batch=2048", "--layers=24")
     without = run(*command, scripts=SCRIPTS)
@@ -63,6 +68,7 @@ def test_lightning_trains_in_a_share_smaller_than_its_activations(container: Mak
     assert "Laneway: out of GPU memory" in errors
 
 
+@pytest.mark.long
 def test_compiled_code_takes_turns_although_no_hook_is_called_in_it(
     node: Node, container: MakeContainer, run: Run
 ) -> None:
@@ -88,6 +94,7 @@ def test_compiled_code_takes_turns_although_no_hook_is_called_in_it(
     assert iterations(node, "compiled") == STEPS * len(runs)
 
 
+@pytest.mark.long
 def test_torchruns_ranks_shard_their_model_and_torchrun_has_no_session(
     node: Node, container: MakeContainer, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
@@ -150,6 +157,7 @@ def test_a_notebook_holds_no_turn_between_its_cells(node: Node, container: MakeC
     assert overlaps(node.get("/turns")) == []
 
 
+@pytest.mark.long
 def test_jax_takes_turns_where_the_script_marks_its_iterations(
     node: Node, container: MakeContainer, run: Run
 ) -> None:

@@ -19,7 +19,7 @@ def noticed(job: Job) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
-@pytest.mark.parametrize("library", ["lightning", "hugging-face"])
+@pytest.mark.parametrize("library", [pytest.param("lightning", marks=pytest.mark.long), "hugging-face"])
 def test_a_librarys_checkpoints_are_noticed(
     container: Callable[..., Container], run: Callable[..., Job], library: str
 ) -> None:

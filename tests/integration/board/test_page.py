@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +18,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.board.cluster import Cluster, Object, gpu, gpu_node, session, training_job
-from tests.integration.board.conftest import OpenPage, laneway_board, started
+from tests.integration.board.conftest import laneway_board
+from tests.support.browser import OpenPage, served
 from tests.support.node_agent.node import Node, nodes_below
 
 PICTURES = os.environ.get("BOARD_PICTURES")
@@ -311,6 +313,7 @@ def test_in_the_cluster_each_viewer_signs_in_with_a_token_and_has_its_rights(
     put_trained_job(cluster, namespace)
     token = cluster.kubectl("-n", namespace, "create", "token", "viewer").strip()
     command = [
+        sys.executable,
         "-m",
         "laneway.board.main",
         "--api-server",
@@ -319,7 +322,7 @@ def test_in_the_cluster_each_viewer_signs_in_with_a_token_and_has_its_rights(
         str(control_plane.authority),
     ]
     command += ["--agents-namespace", "laneway-system", "--address", "127.0.0.1", "--port", "0"]
-    with started(command, r"127\.0\.0\.1:\d+") as address:
+    with served(command, r"127\.0\.0\.1:\d+") as address:
         page = open_page(f"http://{address}/?namespace={namespace}#/jobs")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.get_by_label("Bearer token").fill("wrong.token.here")

@@ -1,7 +1,7 @@
 """A signed release is installed from a real registry, as users install it: helm reads the chart there, and containerd the images.
 
 The layout is that of the install pages: a platform's values file, the operator's namespace `restricted`, the node pods in one of their
-own. A job runs there to its end.
+own. A job runs there to its end, and the board shows it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import Page, expect
 
 from hack.cluster.build import built
 from hack.cluster.embedded import RunningCluster
@@ -37,7 +38,10 @@ from tests.e2e.conftest import CLUSTER
 from tests.e2e.manifests import small_job
 from tests.e2e.node_registry import Registry, registry_on
 from tests.e2e.node_view import running
+from tests.support.browser import OpenPage, browser, open_page, served
 from tests.support.release_key import ReleaseKey, throw_away_key
+
+__all__ = ["browser", "open_page"]
 
 IMAGES = ("operator", "device-plugin", "node-agent", "client", "board")
 
@@ -68,6 +72,8 @@ while not pathlib.Path("/tmp/enough").exists():
         time.sleep(0.05)
     time.sleep(0.05)
 """
+_SHOWN_MILLISECONDS = 60_000
+"""The nodes publish what they see every five seconds, and other tests keep the machine busy."""
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +278,26 @@ def jobs(installed: Installed) -> Jobs:
     return made
 
 
-def test_a_job_runs_to_its_end(
-    installed: Installed, registry: Registry, release: Release, jobs: Jobs
+@pytest.fixture
+def readers_token(installed: Installed, jobs: Jobs) -> str:
+    """Of a service account with the rights that docs/board.md names, and no others."""
+    kubectl, account = installed.target.kubectl, f"--serviceaccount={TEAM}:reader"
+    kubectl.run("create", "serviceaccount", "reader", "--namespace", TEAM)
+    kubectl.run("create", "rolebinding", "view-reader", "--clusterrole=view", account, "--namespace", TEAM)
+    of_nodes = f"--clusterrole={SYSTEM_NAMESPACE}:laneway-gpunodes-view"
+    kubectl.run("create", "clusterrolebinding", "gpunodes-reader", of_nodes, account)
+    of_turns = ("--role=laneway-turns-view", "--namespace", NODE_NAMESPACE)
+    kubectl.run("create", "rolebinding", "turns-reader", account, *of_turns)
+    return kubectl.run("create", "token", "reader", "--namespace", TEAM).strip()
+
+
+def test_a_job_runs_to_its_end_and_the_board_shows_it(
+    installed: Installed,
+    registry: Registry,
+    release: Release,
+    jobs: Jobs,
+    readers_token: str,
+    open_page: OpenPage,
 ) -> None:
     kubectl = installed.target.kubectl
     manifest = small_job(JOB, spec={"gpus": {"type": "Share", "sharePercent": 30}}, tolerations=[])
@@ -285,9 +309,44 @@ def test_a_job_runs_to_its_end(
         "command": ["python3", "-c", _TRAINS_UNTIL_TOLD],
     }
     jobs.apply([manifest])
-    jobs.wait([JOB], running, "running", 120)
-    (pod,) = jobs.pods(JOB)
+    job = jobs.wait([JOB], running, "running", 120)[JOB]
+    (worker,), (pod,) = job.status.placement, jobs.pods(JOB)
     assert pod["spec"]["runtimeClassName"] == "nvidia"
 
-    kubectl.run("exec", f"{JOB}-0", "--namespace", TEAM, "--", "touch", "/tmp/enough")
-    jobs.wait([JOB], lambda view: view.has("Complete"), "complete", 120)
+    forward = [kubectl.program, "--kubeconfig", kubectl.kubeconfig, "--namespace", SYSTEM_NAMESPACE]
+    forward += ["port-forward", "service/laneway-board", ":80"]
+    with served(forward, r"127\.0\.0\.1:\d+") as address:
+        page = open_page(f"http://{address}/?namespace={TEAM}#/jobs")
+        page.get_by_label("Bearer token").fill(readers_token)
+        page.get_by_role("button", name="Sign in").click()
+        row = page.get_by_role("row").filter(has_text=f"{TEAM}/{JOB}")
+        expect(row).to_contain_text("Running", timeout=_SHOWN_MILLISECONDS)
+        check_job(page, worker.node, worker.gpus[0])
+        check_node(page, worker.node)
+
+        kubectl.run("exec", f"{JOB}-0", "--namespace", TEAM, "--", "touch", "/tmp/enough")
+        page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        expect(row).to_contain_text("Complete", timeout=_SHOWN_MILLISECONDS)
+    assert jobs.view(JOB).has("Complete")
+
+
+def check_job(page: Page, node: str, gpu: str) -> None:
+    """Opens the job and looks at its attempt and where it was placed."""
+    page.get_by_role("link", name=f"{TEAM}/{JOB}").click()
+    expect(page.get_by_role("region", name="Attempts", exact=True)).to_contain_text("Attempt1")
+    placement = page.get_by_role("region", name="Placement")
+    expect(placement).to_contain_text(node)
+    expect(placement).to_contain_text(gpu)
+    expect(page.get_by_role("region", name="Conditions")).to_contain_text("Placed")
+
+
+def check_node(page: Page, node: str) -> None:
+    """Opens the nodes, then the job's, and looks at its lane and at the turns that it takes there."""
+    page.get_by_role("navigation").get_by_role("link", name="Nodes").click()
+    here = page.get_by_role("region", name=f"Node {node}")
+    tile = here.locator("li.gpu").filter(has_text=JOB)
+    expect(tile).to_have_count(1, timeout=_SHOWN_MILLISECONDS)
+    expect(tile.get_by_title("lane 0")).to_have_count(1, timeout=_SHOWN_MILLISECONDS)
+    here.get_by_role("link", name=node).click()
+    turns = page.locator(".timeline-row").filter(has_text=JOB)
+    expect(turns.locator("rect").first).to_be_attached(timeout=_SHOWN_MILLISECONDS)

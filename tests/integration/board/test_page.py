@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -342,7 +343,7 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
     own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        agent = real_agent(stack, cluster, namespace, tmp_path)
+        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60, "bert": 40})
         page = open_page(own_board)
         go(page, f"#/nodes/{agent.name}")
         rows = page.locator(".timeline-row")
@@ -352,8 +353,24 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
         picture(page, "turns")
 
 
-def real_agent(stack: ExitStack, cluster: Cluster, namespace: str, folder: Path) -> Node:
-    """A node agent whose port the API server's pod proxy reaches, with two sessions that take turns in one lane."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="an address of the machine's own needs root")
+def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
+    own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Its turn does not end, as no other job waits for one."""
+    with ExitStack() as stack:
+        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60})
+        page = open_page(own_board)
+        go(page, f"#/nodes/{agent.name}")
+        part = page.locator(".timeline-part")
+        expect(part).to_have_count(1)
+        expect(part).to_have_text(re.compile(r"^([1-9]\d|100) %$"), timeout=30_000)
+
+
+def real_agent(
+    stack: ExitStack, cluster: Cluster, namespace: str, folder: Path, shares: dict[str, int]
+) -> Node:
+    """A node agent whose port the API server's pod proxy reaches, with a session of each job, all in one lane."""
     subprocess.run(["ip", "address", "replace", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
     stack.callback(subprocess.run, ["ip", "address", "del", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
     stack.callback(cluster.kubectl, "delete", "node,gpunode", f"n-{namespace}", "--ignore-not-found")
@@ -367,7 +384,7 @@ def real_agent(stack: ExitStack, cluster: Cluster, namespace: str, folder: Path)
     )
     agent.environment = {"KUBECONFIG": str(cluster.plane.kubeconfig), "POD_NAMESPACE": namespace}
     agent.start("--address", AGENT_ADDRESS, "--port", "9464")
-    for job, share in (("digits", 60), ("bert", 40)):
+    for job, share in shares.items():
         process = (
             agent.container(f"{job}-0", share, namespace=namespace, job=job, rank=0).await_socket().process()
         )

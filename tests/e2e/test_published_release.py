@@ -7,6 +7,7 @@ own. A job runs there to its end, and the board shows it.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -349,4 +350,5 @@ def check_node(page: Page, node: str) -> None:
     expect(tile.get_by_title("lane 0")).to_have_count(1, timeout=_SHOWN_MILLISECONDS)
     here.get_by_role("link", name=node).click()
     turns = page.locator(".timeline-row").filter(has_text=JOB)
-    expect(turns.locator("rect").first).to_be_attached(timeout=_SHOWN_MILLISECONDS)
+    part = turns.locator(".timeline-part")
+    expect(part).to_have_text(re.compile(r"^[1-9]\d* %$"), timeout=_SHOWN_MILLISECONDS)

@@ -1,6 +1,7 @@
 """Every command of docs/start.md runs as it is written, and prints what the page shows.
 
-The fixture's cluster stands in for the page's own, so the commands that make, name and remove that one are left out.
+The fixture's cluster stands in for the page's own, with the configuration that the demo leaves there. So the commands that make, name
+and remove that one are left out.
 """
 
 from __future__ import annotations
@@ -8,16 +9,29 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.cluster.commands import run
 from hack.demo.install import REPOSITORY
-from tests.e2e.conftest import Bench
-from tests.support.tutorial import missing, steps
+from hack.demo.scenario import SHARING_VALUES
+from tests.e2e.conftest import Bench, Laneway
+from tests.support.tutorial import Comparison, steps
 
 _OWN_CLUSTER = ("make demo", "export KUBECONFIG=", "make cluster-down")
+
+
+@pytest.fixture
+def as_the_demo_leaves_it(laneway: Laneway) -> Iterator[None]:
+    """One GPU a node, which jobs share."""
+    laneway.installation.upgrade("--values", SHARING_VALUES)
+    laneway.installation.wait_until_advertised(OFFERED_PERCENT["lanes"])
+    yield
+    laneway.installation.upgrade()
+    laneway.installation.wait_until_advertised(4 * OFFERED_PERCENT["off"])
 
 
 @pytest.fixture
@@ -30,7 +44,8 @@ def environment(bench: Bench, tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
 
-def test_the_commands_run_in_order(environment: dict[str, str]) -> None:
+def test_the_commands_run_in_order(as_the_demo_leaves_it: None, environment: dict[str, str]) -> None:
+    compare = Comparison()
     page = (REPOSITORY / "docs" / "start.md").read_text(encoding="utf-8")
     left_out, exports = [], ""
     for step in steps(page):
@@ -47,5 +62,5 @@ def test_the_commands_run_in_order(environment: dict[str, str]) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{commands}{done.stdout}{done.stderr}"
-        assert missing(step.shown, done.stdout) == [], f"{commands}{done.stdout}"
+        assert compare.missing(step.shown, done.stdout) == [], f"{commands}{done.stdout}"
     assert [line.partition("=")[0] for line in left_out] == [name.rstrip("=") for name in _OWN_CLUSTER]

@@ -1,17 +1,28 @@
-"""Laneway is upgraded, rolled back, uninstalled and installed again while jobs run: none is lost or started again, no lane has two holders."""
+"""Laneway is upgraded, rolled back, uninstalled and installed again while jobs run: none is lost or started again, no lane has two holders.
+
+There is no older release yet. The one here is a chart of another version whose CRD lacks a field; its images are this tree's under a
+second tag. So the upgrade replaces CRDs and pods, and old and new programs are the same.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from hack.cluster.commands import run
 from hack.cluster.probes import wait_until
-from hack.demo.install import RELEASE, SYSTEM_NAMESPACE, system_pods
+from hack.cluster.progress import ClusterError
+from hack.demo.install import CHART, DEMO_VALUES, RELEASE, SYSTEM_NAMESPACE, system_pods
 from hack.demo.turns import overlaps_within_lanes, read_turns
+from hack.images.targets import TARGETS, version
 from tests.e2e.conftest import Bench
-from tests.e2e.manifests import training_job
+from tests.e2e.manifests import small_job, training_job
 from tests.e2e.node_view import connected, containers, running
 
 LANE_JOBS = ("a", "b", "c")
@@ -24,15 +35,40 @@ _CHANGED = (
     "--set",
     "operator.config.cycle.resyncSeconds=9",
 )
-"""Replaces the operator and, one node after another, the node pods."""
+OLDER = "0.0.1"
+_NEW_FIELD, _DEADLINE_SECONDS = "activeDeadlineSeconds", 2
 
 
 @pytest.fixture
-def installed_afterwards(bench: Bench) -> Iterator[Bench]:
-    """A bench; Laneway is as it was when the test is over."""
-    yield bench
-    bench.laneway.installation.upgrade()
-    bench.laneway.installation.wait_until_advertised(400)
+def older(bench: Bench, tmp_path: Path) -> Iterator[Bench]:
+    """A bench with the older release; Laneway is as it was when the test is over."""
+    installation, cluster = bench.laneway.installation, bench.laneway.cluster
+    for image in installation.images:
+        for node in cluster.nodes:
+            tag = ("images", "tag", "--force", image.reference, image.reference.replace(version(), OLDER))
+            run([*node.ctr(), *tag])
+    chart = older_chart(tmp_path / "laneway")
+    try:
+        place = ("--namespace", SYSTEM_NAMESPACE, "--values", DEMO_VALUES, "--wait", "--timeout", "180s")
+        installation.helm("upgrade", RELEASE, chart, *place)
+        yield bench
+    finally:
+        installation.upgrade()
+        installation.wait_until_advertised(400)
+
+
+def older_chart(folder: Path) -> Path:
+    """A copy of the chart in another version, without the new field."""
+    shutil.copytree(CHART, folder)
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    chart |= {"version": OLDER, "appVersion": OLDER}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(chart), encoding="utf-8")
+    file = folder / "files" / "crds" / "trainingjobs.yaml"
+    crd = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (served,) = crd["spec"]["versions"]
+    del served["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][_NEW_FIELD]
+    file.write_text(yaml.safe_dump(crd), encoding="utf-8")
+    return folder
 
 
 def start(bench: Bench) -> dict[str, str]:
@@ -91,16 +127,56 @@ def check_unharmed(bench: Bench, before: dict[str, str], turns: dict[str, int], 
     assert overlaps_within_lanes(held) == []
 
 
-def test_jobs_outlive_an_upgrade_a_rollback_and_an_uninstallation(installed_afterwards: Bench) -> None:
-    bench, installation = installed_afterwards, installed_afterwards.laneway.installation
+def check_release(bench: Bench, tag: str) -> None:
+    """All containers of Laneway have images of this tag."""
+    pods = bench.laneway.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE)["items"]
+    there = [pod["spec"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    images = {
+        container["image"]
+        for spec in there
+        for container in (*spec["containers"], *spec.get("initContainers", ()))
+    }
+    names = ("operator", "device-plugin", "node-agent", "client")
+    assert images == {TARGETS[name].reference.replace(version(), tag) for name in names}
+
+
+def bounded_job() -> dict[str, Any]:
+    """A job that would never end without the new field."""
+    spec = {"gpus": {"type": "Share", "sharePercent": 30}, "backoffLimit": 0, _NEW_FIELD: _DEADLINE_SECONDS}
+    return small_job("bounded", spec=spec, tolerations=[])
+
+
+def check_new_field_is_unknown(bench: Bench) -> None:
+    with pytest.raises(ClusterError) as raised:
+        bench.jobs.apply([bounded_job()])
+    assert "unknown field" in str(raised.value)
+    assert _NEW_FIELD in str(raised.value)
+
+
+def check_new_field_works(bench: Bench) -> None:
+    bench.jobs.apply([bounded_job()])
+    job = bench.jobs.wait(["bounded"], lambda job: job.ended, "ended by its deadline", 120)["bounded"]
+    assert f"The job ran for {_DEADLINE_SECONDS} s" in job.message("Failed")
+    bench.laneway.kubectl.run("delete", "trainingjob", "bounded", "--namespace", bench.namespace)
+
+
+def test_jobs_outlive_an_upgrade_a_rollback_and_an_uninstallation(older: Bench) -> None:
+    bench, installation = older, older.laneway.installation
     before = start(bench)
     turns, since_seconds = wait_until_further(bench), time.time()
+    check_release(bench, OLDER)
+    check_new_field_is_unknown(bench)
 
+    # Helm applies the CRDs first.
     installation.upgrade(*_CHANGED)
     check_unharmed(bench, before, turns, since_seconds)
+    check_release(bench, version())
+    check_new_field_works(bench)
 
     installation.helm("rollback", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "180s")
     check_unharmed(bench, before, turns, since_seconds)
+    check_release(bench, OLDER)
+    check_new_field_is_unknown(bench)
 
     # The jobs and their CRDs stay, and their processes go on without Laneway.
     installation.helm("uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "180s")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +19,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.board.cluster import Cluster, Object, gpu, gpu_node, session, training_job
-from tests.integration.board.conftest import OpenPage, laneway_board, started
+from tests.integration.board.conftest import laneway_board
+from tests.support.browser import OpenPage, served
 from tests.support.node_agent.node import Node, nodes_below
 
 PICTURES = os.environ.get("BOARD_PICTURES")
@@ -311,6 +314,7 @@ def test_in_the_cluster_each_viewer_signs_in_with_a_token_and_has_its_rights(
     put_trained_job(cluster, namespace)
     token = cluster.kubectl("-n", namespace, "create", "token", "viewer").strip()
     command = [
+        sys.executable,
         "-m",
         "laneway.board.main",
         "--api-server",
@@ -319,7 +323,7 @@ def test_in_the_cluster_each_viewer_signs_in_with_a_token_and_has_its_rights(
         str(control_plane.authority),
     ]
     command += ["--agents-namespace", "laneway-system", "--address", "127.0.0.1", "--port", "0"]
-    with started(command, r"127\.0\.0\.1:\d+") as address:
+    with served(command, r"127\.0\.0\.1:\d+") as address:
         page = open_page(f"http://{address}/?namespace={namespace}#/jobs")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.get_by_label("Bearer token").fill("wrong.token.here")
@@ -339,7 +343,7 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
     own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        agent = real_agent(stack, cluster, namespace, tmp_path)
+        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60, "bert": 40})
         page = open_page(own_board)
         go(page, f"#/nodes/{agent.name}")
         rows = page.locator(".timeline-row")
@@ -349,8 +353,24 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
         picture(page, "turns")
 
 
-def real_agent(stack: ExitStack, cluster: Cluster, namespace: str, folder: Path) -> Node:
-    """A node agent whose port the API server's pod proxy reaches, with two sessions that take turns in one lane."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="an address of the machine's own needs root")
+def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
+    own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Its turn does not end, as no other job waits for one."""
+    with ExitStack() as stack:
+        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60})
+        page = open_page(own_board)
+        go(page, f"#/nodes/{agent.name}")
+        part = page.locator(".timeline-part")
+        expect(part).to_have_count(1)
+        expect(part).to_have_text(re.compile(r"^([1-9]\d|100) %$"), timeout=30_000)
+
+
+def real_agent(
+    stack: ExitStack, cluster: Cluster, namespace: str, folder: Path, shares: dict[str, int]
+) -> Node:
+    """A node agent whose port the API server's pod proxy reaches, with a session of each job, all in one lane."""
     subprocess.run(["ip", "address", "replace", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
     stack.callback(subprocess.run, ["ip", "address", "del", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
     stack.callback(cluster.kubectl, "delete", "node,gpunode", f"n-{namespace}", "--ignore-not-found")
@@ -364,7 +384,7 @@ def real_agent(stack: ExitStack, cluster: Cluster, namespace: str, folder: Path)
     )
     agent.environment = {"KUBECONFIG": str(cluster.plane.kubeconfig), "POD_NAMESPACE": namespace}
     agent.start("--address", AGENT_ADDRESS, "--port", "9464")
-    for job, share in (("digits", 60), ("bert", 40)):
+    for job, share in shares.items():
         process = (
             agent.container(f"{job}-0", share, namespace=namespace, job=job, rank=0).await_socket().process()
         )

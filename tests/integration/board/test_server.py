@@ -449,7 +449,7 @@ async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
 
     async def turns(request: web.Request) -> web.StreamResponse:
         assert float(request.query["since"])
-        return web.json_response([turn])
+        return web.json_response([turn], headers={"Date": "Thu, 01 Jan 1970 00:01:40 GMT"})
 
     if found:
         agents = {found: [{"metadata": {"namespace": namespace, "name": "agent-x"}}]}
@@ -458,6 +458,7 @@ async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
     async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
         message = await next_event(stream, "turns")
     assert (message["source"]["state"], [each["session"] for each in message["turns"]]) == want, story
+    assert message.get("now") == (100.0 if found else None), story
 
 
 async def test_secured_metrics_are_said_to_be_why_there_are_no_turns(board: Client, api: PlayedAPI) -> None:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
@@ -190,17 +191,23 @@ class APIServer:
 
     async def turns(
         self, namespace: str, pod: str, since_seconds: float, credential: Credential
-    ) -> list[object]:
-        """Return the turns that an agent knows and that ended after a time or still run, through the API server's pod proxy."""
+    ) -> tuple[list[object], float | None]:
+        """Return the turns that an agent knows and that ended after a time or still run, through the API server's pod proxy.
+
+        The second value is when it answered by its own clock, in whole seconds since the epoch; None if the answer does not say so.
+        """
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}:{_AGENT_PORT}/proxy/turns"
         try:
-            found = await self._get(path, {"since": f"{since_seconds:.6f}"}, credential)
+            query = {"since": f"{since_seconds:.6f}"}
+            async with self._request(path, query, credential, _REQUEST) as response:
+                found = _document(await _body(response, path), path)
+                answered_seconds = _date_seconds(response)
         except RefusedError as error:
             if error.status != HTTPStatus.BAD_REQUEST:
                 raise
             # The port speaks TLS, and the API server's proxy would not pass the viewer's token on.
             raise RefusedError(error.status, "not available with metrics.secure of the chart") from error
-        return found if isinstance(found, list) else []
+        return found if isinstance(found, list) else [], answered_seconds
 
     async def _follow(
         self, path: str, credential: Credential, view: Callable[[Object], View]
@@ -318,6 +325,14 @@ def _change(event: Object, view: Callable[[Object], View]) -> Change | None:
     if found is None or kind not in ("ADDED", "MODIFIED", "DELETED"):
         return None
     return Removed(view(found)) if kind == "DELETED" else Changed(view(found))
+
+
+def _date_seconds(response: aiohttp.ClientResponse) -> float | None:
+    """Return the header ``Date`` in seconds since the epoch; the API server's proxy passes a pod's on."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 async def _body(response: aiohttp.ClientResponse, path: str) -> bytes:

@@ -29,9 +29,11 @@ async def follow_turns(
         try:
             namespace, pod = await api.agent_pod(agents_namespaces, node, credential)
             while True:
-                turns = turn_views(await api.turns(namespace, pod, since_seconds, credential))
+                found, answered_seconds = await api.turns(namespace, pod, since_seconds, credential)
+                turns = turn_views(found)
                 since_seconds = newest(turns, since_seconds)
-                yield {"source": {"state": LIVE, "message": ""}, "turns": turns}
+                # A turn in progress says nothing about the node's time, and may be the only one.
+                yield {"source": {"state": LIVE, "message": ""}, "turns": turns, "now": answered_seconds}
                 await asyncio.sleep(_POLL_SECONDS)
         except (RefusedError, UnreachableError) as error:
             yield {"source": (source := failure(error)), "turns": []}

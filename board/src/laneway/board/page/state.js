@@ -8,6 +8,7 @@ export const state = {
   jobs: new Map(),
   nodes: new Map(),
   turns: new Map(), // of the node that is shown
+  turnsSeconds: 0, // when its agent last answered, by its clock
   sources: {},
   losses: new Map(), // of each job, since the page was opened
   events: { job: "", source: null, events: [] },
@@ -55,6 +56,7 @@ function rememberLoss({ key, uid, progress }) {
 
 export function receiveTurns(message) {
   state.sources.turns = message.source;
+  state.turnsSeconds = message.now ?? 0;
   for (const turn of message.turns) {
     state.turns.set(turn.key, turn);
   }
@@ -66,9 +68,9 @@ export function receiveTurns(message) {
   }
 }
 
-/** The newest time in the turns, by the node's clock. */
+/** The newest time that is known of the node, by its clock. */
 export function newestSeconds() {
-  let newest = 0;
+  let newest = state.turnsSeconds;
   for (const turn of state.turns.values()) {
     newest = Math.max(newest, turn.end ?? turn.start);
   }
@@ -77,6 +79,7 @@ export function newestSeconds() {
 
 export function forgetTurns() {
   state.turns.clear();
+  state.turnsSeconds = 0;
   delete state.sources.turns;
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.performance.page import PAGE, table, write_between
 
-BEGIN = "<!-- glance: written by `make bench-…` from docs/measurements/*.json -->\n"
+BEGIN = "<!-- glance: written by the benchmarks from docs/measurements/*.json -->\n"
 END = "<!-- end of glance -->\n"
 
 

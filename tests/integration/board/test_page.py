@@ -27,7 +27,9 @@ PICTURES = os.environ.get("BOARD_PICTURES")
 """A folder for the pictures of the documents; none are made without it."""
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\" onmouseover=alert(3) '\u202e{{7*7}}"
-AGENT_ADDRESS = "192.0.2.94"
+AGENT_ADDRESS, OTHER_AGENT_ADDRESS = "192.0.2.94", "192.0.2.95"
+"""One for each test, as tests of one file may run side by side."""
+
 RUNNING = {"state": "Running", "workers": 1, "attempt": 1, "attemptWorkers": 1}
 BUSY = {
     "reason": "GPUsBusy",
@@ -343,7 +345,7 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
     own_board: str, open_page: OpenPage, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60, "bert": 40})
+        agent = real_agent(stack, cluster, namespace, tmp_path, AGENT_ADDRESS, {"digits": 60, "bert": 40})
         page = open_page(own_board)
         go(page, f"#/nodes/{agent.name}")
         rows = page.locator(".timeline-row")
@@ -359,7 +361,7 @@ def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
 ) -> None:
     """Its turn does not end, as no other job waits for one."""
     with ExitStack() as stack:
-        agent = real_agent(stack, cluster, namespace, tmp_path, {"digits": 60})
+        agent = real_agent(stack, cluster, namespace, tmp_path, OTHER_AGENT_ADDRESS, {"digits": 60})
         page = open_page(own_board)
         go(page, f"#/nodes/{agent.name}")
         part = page.locator(".timeline-part")
@@ -368,11 +370,11 @@ def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
 
 
 def real_agent(
-    stack: ExitStack, cluster: Cluster, namespace: str, folder: Path, shares: dict[str, int]
+    stack: ExitStack, cluster: Cluster, namespace: str, folder: Path, address: str, shares: dict[str, int]
 ) -> Node:
     """A node agent whose port the API server's pod proxy reaches, with a session of each job, all in one lane."""
-    subprocess.run(["ip", "address", "replace", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
-    stack.callback(subprocess.run, ["ip", "address", "del", f"{AGENT_ADDRESS}/32", "dev", "lo"], check=True)
+    subprocess.run(["ip", "address", "replace", f"{address}/32", "dev", "lo"], check=True)
+    stack.callback(subprocess.run, ["ip", "address", "del", f"{address}/32", "dev", "lo"], check=True)
     stack.callback(cluster.kubectl, "delete", "node,gpunode", f"n-{namespace}", "--ignore-not-found")
     make = stack.enter_context(nodes_below(folder))
     agent = make(
@@ -383,7 +385,7 @@ def real_agent(
         lanes={"maxPerGpu": 1},
     )
     agent.environment = {"KUBECONFIG": str(cluster.plane.kubeconfig), "POD_NAMESPACE": namespace}
-    agent.start("--address", AGENT_ADDRESS, "--port", "9464")
+    agent.start("--address", address, "--port", "9464")
     for job, share in shares.items():
         process = (
             agent.container(f"{job}-0", share, namespace=namespace, job=job, rank=0).await_socket().process()
@@ -391,11 +393,11 @@ def real_agent(
         process.hello()
         process.profile(100, 300)
         process.start("train", seconds=90, iteration_seconds=0.05)
-    put_agent_pod(cluster, agent.name)
+    put_agent_pod(cluster, agent.name, address)
     return agent
 
 
-def put_agent_pod(cluster: Cluster, node: str) -> None:
+def put_agent_pod(cluster: Cluster, node: str, address: str) -> None:
     """The pod of a node agent, as the chart and a kubelet would have it."""
     if "laneway-system" not in cluster.kubectl("get", "namespaces", "-o", "name"):
         cluster.kubectl("create", "namespace", "laneway-system")
@@ -409,7 +411,7 @@ def put_agent_pod(cluster: Cluster, node: str) -> None:
         "spec": {"nodeName": node, "containers": [{"name": "agent", "image": "agent:1"}]},
     }
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}, pod)
-    status = {"status": {"phase": "Running", "podIP": AGENT_ADDRESS, "podIPs": [{"ip": AGENT_ADDRESS}]}}
+    status = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
     where = ["-n", "laneway-system", "pod", f"agent-{node}"]
     cluster.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps(status))
 

@@ -79,6 +79,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         argcomplete.autocomplete(parser)
     parsed = parse(parser, sys.argv[1:] if arguments is None else arguments)
     try:
+        exit_code = _run(program, parsed)
+        print(end="", flush=True)  # what is still in the buffer
+        return exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has closed the pipe. Python writes the rest at exit, and would report the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(program: str, parsed: Namespace) -> int:
+    """Run a verb; write an error that users can understand in one sentence."""
+    try:
         return int(_VERBS[parsed.verb].run(parsed))
     except CommandError as error:
         print(printable(f"{program}: {error}"), file=sys.stderr)
@@ -86,11 +100,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LanewayError as error:
         print(printable(f"{program}: {error}"), file=sys.stderr)
         return exit_code_of(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has closed the pipe; Python would report it again at exit
-        return 0
 
 
 def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:

@@ -134,6 +134,20 @@ A tag that is set names another image than the digest.
 {{- toYaml $context -}}
 {{- end -}}
 
+{{/*
+The security contexts of the board. `helm upgrade --reuse-values` brings the values of an older chart, which have none: the board stays restricted.
+*/}}
+{{- define "laneway.boardPodSecurityContext" -}}
+{{- $restricted := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- kindIs "invalid" .Values.board.podSecurityContext | ternary $restricted .Values.board.podSecurityContext | toYaml -}}
+{{- end -}}
+
+{{- define "laneway.boardSecurityContext" -}}
+{{- $capabilities := dict "drop" (list "ALL") -}}
+{{- $restricted := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" $capabilities -}}
+{{- kindIs "invalid" .Values.board.securityContext | ternary $restricted .Values.board.securityContext | toYaml -}}
+{{- end -}}
+
 {{/* Where the pods of a Deployment run: the values of its component. */}}
 {{- define "laneway.placement" -}}
 {{- with .nodeSelector }}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +91,23 @@ def test_pods_spread_over_zones(pods: dict[str, dict[str, Any]], component: str)
     (constraint,) = pods[f"laneway-{component}"]["topologySpreadConstraints"]
     assert constraint["topologyKey"] == "topology.kubernetes.io/zone"
     assert constraint["labelSelector"] == {"matchLabels": {"app.kubernetes.io/component": component}}
+
+
+def test_the_board_stays_restricted_with_the_values_of_an_older_chart(
+    values_file: Callable[[str], Path],
+) -> None:
+    """`helm upgrade --reuse-values` brings them: there is no security context in them."""
+
+    def board(values: str) -> list[Any]:
+        objects = rendered_objects(values_file(f"board: {{enabled: true, {values}}}"))
+        (pod,) = (
+            each["spec"]["template"]["spec"]
+            for each in objects
+            if (each["kind"], each["metadata"]["name"]) == ("Deployment", "laneway-board")
+        )
+        return [pod["securityContext"], containers(pod)["board"]["securityContext"]]
+
+    assert board("podSecurityContext: null, securityContext: null") == board("")
+    assert board("podSecurityContext: {seccompProfile: null}")[0] == {"runAsNonRoot": True}
+    without = "allowPrivilegeEscalation: null, readOnlyRootFilesystem: null, capabilities: null"
+    assert board(f"securityContext: {{{without}}}")[1] == {}

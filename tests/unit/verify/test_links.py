@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_DIRECTION = re.compile(r"\[(above|below)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -33,6 +34,16 @@ def test_links_lead_to_files_and_headings() -> None:
             if not linked.exists() or (anchor and linked.suffix == ".md" and anchor not in anchors(linked)):
                 broken.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
     assert broken == []
+
+
+def test_above_and_below_are_on_the_same_page() -> None:
+    elsewhere = [
+        f"{page.relative_to(ROOT)}: [{word}]({target})"
+        for page in pages()
+        for word, target in _DIRECTION.findall(page.read_text(encoding="utf-8"))
+        if not target.startswith("#")
+    ]
+    assert elsewhere == []
 
 
 def test_the_tour_visits_ten_files() -> None:

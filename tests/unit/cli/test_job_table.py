@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from laneway.cli.job_table import job_listing
+from laneway.cli.job_table import changed_jobs, job_listing
 from laneway.sdk import TrainingJob
 
 from tests.support.training_jobs import a_condition, a_job
@@ -27,7 +27,7 @@ SNAPSHOTS = [
 
 
 def test_each_job_is_written_when_it_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    job_listing(namespaces=False).show_changes(iter(SNAPSHOTS), None)
+    job_listing(namespaces=False).show_changes(changed_jobs(SNAPSHOTS), None)
     words = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     assert words == [
         ["NAME", "STATE"],
@@ -40,7 +40,7 @@ def test_each_job_is_written_when_it_has_changed(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("output", ["json", "yaml", "name"])
 def test_programs_read_a_stream_of_objects(output: str, capsys: pytest.CaptureFixture[str]) -> None:
-    job_listing(namespaces=False).show_changes(iter(SNAPSHOTS), output)
+    job_listing(namespaces=False).show_changes(changed_jobs(SNAPSHOTS), output)
     text = capsys.readouterr().out
     if output == "json":
         stream = text.replace("}\n{", "},{")
@@ -53,5 +53,5 @@ def test_programs_read_a_stream_of_objects(output: str, capsys: pytest.CaptureFi
 
 
 def test_an_empty_list_shows_that_it_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
-    job_listing(namespaces=True).show_changes(iter([[], [seen("a", 1)]]), None)
+    job_listing(namespaces=True).show_changes(changed_jobs([[], [seen("a", 1)]]), None)
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["NAMESPACE", "team"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from laneway.cli.gpu_node_format import NodeReport, node_report
 from laneway.cli.main import main
 from laneway.cli.verbs import top
 
@@ -17,12 +19,17 @@ SESSION = {
 }  # fmt: skip
 
 
-def a_node(*sessions: dict[str, Any]) -> dict[str, Any]:
+_VERSIONS = count(1)
+
+
+def a_node(*sessions: dict[str, Any], name: str = "n1") -> dict[str, Any]:
+    """A GPUNode that has just been written."""
     gpu = {
         "uuid": "GPU-1", "index": 3, "model": "Test", "memoryBytes": 1 << 30, "allocatableBytes": 1 << 30,
         "allocatablePercent": 100, "healthy": True, "sessions": sessions,
     }  # fmt: skip
-    return {"metadata": {"name": "n1"}, "status": {"deviceStrategy": "cdi", "gpus": [gpu]}}
+    metadata = {"name": name, "uid": name, "resourceVersion": str(next(_VERSIONS))}
+    return {"metadata": metadata, "status": {"deviceStrategy": "cdi", "gpus": [gpu]}}
 
 
 OTHER = SESSION | {"key": "o", "namespace": "x", "pod": "b-0", "heldBytes": 1 << 30}
@@ -80,3 +87,23 @@ def test_what_is_watched_is_shown_when_it_has_changed(
     assert main(["top", "--watch", "-o", "yaml"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [(each["pod"], each["iterations"]) for each in documents] == [("a-0", 0), ("c-0", 0), ("a-0", 9)]
+
+
+def test_of_many_nodes_only_those_that_have_changed_are_read_again(
+    cluster: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand nodes write their figures every 15 s."""
+    read: list[dict[str, Any]] = []
+
+    def counted(node: dict[str, Any]) -> NodeReport:
+        read.append(node)
+        return node_report(node)
+
+    monkeypatch.setattr(top, "node_report", counted)
+    first, second, third = (a_node(SESSION | {"pod": f"{name}-0"}, name=name) for name in "abc")
+    again = a_node(SESSION | {"pod": "b-0", "iterations": 9}, name="b")
+    cluster.snapshots = [[first, second, third], [first, again, third], [first, again], [first, again, third]]
+    assert main(["top", "-w"]) == 0
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert words == ["POD", "a-0", "b-0", "c-0", "b-0"]
+    assert read == [first, second, third, again, third]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
-from laneway.cli.listing import Listing
+from laneway.cli.listing import Listing, changed_objects
 from laneway.cli.output import table
 from laneway.sdk import TrainingJob
 from laneway.sdk.job_object import state, status, waiting
@@ -46,11 +46,14 @@ def listing_of_jobs(
     return Listing(
         table=lines,
         document=lambda job: job.object,
-        identity=lambda job: str(job.object["metadata"]["uid"]),
-        version=lambda job: str(job.object["metadata"]["resourceVersion"]),
         arrange=arrange,
         name=name_of,
     )
+
+
+def changed_jobs(snapshots: Iterable[Sequence[TrainingJob]]) -> Iterator[list[TrainingJob]]:
+    """Yield all jobs, then those that are new or have changed."""
+    return changed_objects(snapshots, lambda job: job.object["metadata"])
 
 
 def job_table(jobs: Sequence[Object], now_seconds: float, *, namespaces: bool, wide: bool = False) -> str:

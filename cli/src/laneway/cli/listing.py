@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from laneway.cli.output import write_document, write_object
+from laneway.sdk.cluster import Object
 
 T = TypeVar("T")
 
@@ -21,12 +22,6 @@ class Listing(Generic[T]):
 
     document: Callable[[T], Mapping[str, Any]]
     """Returns an object for ``-o json`` and ``-o yaml``."""
-
-    identity: Callable[[T], Hashable]
-    """Tells an object from the others, also after it has changed."""
-
-    version: Callable[[T], object]
-    """Differs after each change of an object."""
 
     arrange: Callable[[Iterable[T]], list[T]] = list
     """Puts objects into the order of the table, and may leave some out."""
@@ -48,14 +43,10 @@ class Listing(Generic[T]):
         else:
             print(self.table(arranged, output == "wide") if arranged or not empty else empty)
 
-    def show_changes(self, snapshots: Iterable[Sequence[T]], output: str | None) -> None:
-        """Write all objects, then each that is new or has changed, until the snapshots end; a table has its header once."""
-        versions: dict[Hashable, object] = {}
-        for number, items in enumerate(snapshots):
-            before, versions = versions, {self.identity(each): self.version(each) for each in items}
-            changed = self.arrange(
-                each for each in items if before.get(self.identity(each)) != versions[self.identity(each)]
-            )
+    def show_changes(self, changes: Iterable[Iterable[T]], output: str | None) -> None:
+        """Write all objects, then those of each change, until the changes end; a table has its header once."""
+        for number, items in enumerate(changes):
+            changed = self.arrange(items)
             if output in ("json", "yaml"):
                 for each in changed:
                     write_document(dict(self.document(each)), output)
@@ -66,3 +57,12 @@ class Listing(Generic[T]):
                 lines = self.table(changed, output == "wide").splitlines()
                 print("\n".join(lines[min(number, 1) :]))
             sys.stdout.flush()
+
+
+def changed_objects(snapshots: Iterable[Sequence[T]], metadata: Callable[[T], Object]) -> Iterator[list[T]]:
+    """Yield all objects, then those of each snapshot that are new or have changed, by their metadata."""
+    versions: dict[str, str] = {}
+    for items in snapshots:
+        known = [(metadata(each), each) for each in items]
+        before, versions = versions, {own["uid"]: own["resourceVersion"] for own, _ in known}
+        yield [each for own, each in known if before.get(own["uid"]) != own["resourceVersion"]]

@@ -10,7 +10,7 @@ from typing import Any
 from laneway.api.quantity import format_bytes
 from laneway.cli import job_format, progress_format
 from laneway.cli.exit_codes import OK
-from laneway.cli.job_table import FORMATS, job_listing
+from laneway.cli.job_table import FORMATS, changed_jobs, job_listing
 from laneway.cli.output import printable, table, write_object
 from laneway.cli.verbs.options import add_job_arguments, add_output_option, add_watch_option, open_client
 from laneway.sdk import NotFoundError, TrainingJob
@@ -30,8 +30,8 @@ def run(arguments: Namespace) -> int:
     """Show it."""
     client = open_client(arguments)
     if arguments.watch:
-        listing = job_listing(namespaces=False)
-        listing.show_changes(_until_deleted(client.watch_job(arguments.name)), arguments.output)
+        changes = changed_jobs(_until_deleted(client.watch_job(arguments.name)))
+        job_listing(namespaces=False).show_changes(changes, arguments.output)
         raise NotFoundError(f"TrainingJob {arguments.name} not found, or deleted")
     job = client.get_job(arguments.name)
     if arguments.output in FORMATS:

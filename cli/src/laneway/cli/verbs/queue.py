@@ -11,7 +11,7 @@ from laneway.api.durations import duration
 from laneway.cli import job_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.job_format import Object
-from laneway.cli.job_table import FORMATS, WIDE, listing_of_jobs, wide_cells
+from laneway.cli.job_table import FORMATS, WIDE, changed_jobs, listing_of_jobs, wide_cells
 from laneway.cli.output import table
 from laneway.cli.verbs.options import (
     add_output_option,
@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
     )
     if arguments.watch:
         snapshots = client.watch_jobs(label_selector=arguments.selector, all_namespaces=everywhere)
-        listing.show_changes(snapshots, arguments.output)
+        listing.show_changes(changed_jobs(snapshots), arguments.output)
         return OK
     jobs = client.list_jobs(label_selector=arguments.selector, all_namespaces=everywhere)
     empty = "No TrainingJob waits" + ("." if everywhere else f" in namespace {client.namespace}.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from laneway.cli.exit_codes import OK
 from laneway.cli.gpu_node_format import ContainerOnGPU, container_table, containers_on_gpus, node_report
-from laneway.cli.listing import Listing
+from laneway.cli.listing import Listing, changed_objects
 from laneway.cli.verbs.options import (
     add_cluster_options,
     add_output_option,
@@ -38,20 +38,34 @@ def run(arguments: Namespace) -> int:
     client = open_client(arguments)
     namespace = None if arguments.all_namespaces else client.namespace
 
-    def containers(nodes: Iterable[Object]) -> list[ContainerOnGPU]:
-        return containers_on_gpus([node_report(each) for each in nodes], namespace)
-
     listing = Listing[ContainerOnGPU](
         table=lambda found, wide: container_table(found, namespaces=namespace is None, wide=wide),
         document=lambda each: each.document,
-        identity=lambda each: each.identity,
-        version=lambda each: each.document,
         envelope={},
     )
     if arguments.watch:
-        listing.show_changes(map(containers, watch_gpu_nodes(client)), arguments.output)
+        listing.show_changes(changed_containers(watch_gpu_nodes(client), namespace), arguments.output)
         return OK
     where = f" of namespace {namespace}" if namespace else ""
     empty = f"No container{where} holds a share of a GPU."
-    listing.show(containers(gpu_nodes(client)), arguments.output, empty=empty)
+    listing.show(_containers(gpu_nodes(client), namespace), arguments.output, empty=empty)
     return OK
+
+
+def changed_containers(
+    snapshots: Iterable[Sequence[Object]], namespace: str | None
+) -> Iterator[list[ContainerOnGPU]]:
+    """Yield all containers, then those that are new or have changed. Of a large cluster only the nodes that have changed are read."""
+    documents: dict[str, dict[Hashable, object]] = {}
+    for nodes in changed_objects(snapshots, lambda node: node["metadata"]):
+        found = _containers(nodes, namespace)
+        before: dict[Hashable, object] = {}
+        for node in nodes:
+            before |= documents.pop(node["metadata"]["name"], {})
+        for each in found:
+            documents.setdefault(each.report.name, {})[each.identity] = each.document
+        yield [each for each in found if before.get(each.identity) != each.document]
+
+
+def _containers(nodes: Iterable[Object], namespace: str | None) -> list[ContainerOnGPU]:
+    return containers_on_gpus([node_report(each) for each in nodes], namespace)

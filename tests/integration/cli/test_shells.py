@@ -87,28 +87,39 @@ def test_names_of_jobs_are_completed(shell: str, tmp_path: Path) -> None:
     assert asked == ["/apis/laneway.dev/v1alpha1/namespaces/team/trainingjobs"]
 
 
-@pytest.mark.parametrize(
-    "words", [["queue"], ["queue", "-w"], ["queue", "-o", "yaml"], ["top", "-w"], ["top"]]
-)
-def test_a_reader_may_close_the_pipe(words: list[str], tmp_path: Path) -> None:
-    """As `head` does after its lines. What is written here fits into Python's buffer, also at the end of the process."""
+def written_to(output: int, words: list[str], tmp_path: Path) -> tuple[int, str]:
+    """The exit code and the errors of a command in a cluster without objects, whose output fits into Python's buffer."""
     listed = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
-    read_end, write_end = os.pipe()
-    os.close(read_end)
     with FakeAPIServer(lambda path: (200, listed)) as server:
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(json.dumps(a_kubeconfig(server.address)), encoding="utf-8")
         done = subprocess.run(
             [LANEWAY, "--kubeconfig", str(kubeconfig), *words],
             check=False,
-            stdout=write_end,
+            stdout=output,
             stderr=subprocess.PIPE,
             text=True,
             timeout=20,
             env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         )
-    os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, "")
+    os.close(output)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["queue"], ["queue", "-w"], ["queue", "-o", "yaml"], ["top", "-w"], ["top"]]
+)
+def test_a_reader_may_close_the_pipe(words: list[str], tmp_path: Path) -> None:
+    """As `head` does after its lines."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    assert written_to(write_end, words, tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["queue"], ["top", "-w"]])
+def test_a_full_disk_is_said(words: list[str], tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    assert written_to(full, words, tmp_path) == (1, "laneway: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

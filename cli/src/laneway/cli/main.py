@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from laneway.cli.exit_codes import INTERRUPTED, USAGE, CommandError, exit_code_of
+from laneway.cli.exit_codes import FAILED, INTERRUPTED, USAGE, CommandError, exit_code_of
 from laneway.cli.output import printable
 from laneway.cli.verbs import (
     board,
@@ -84,10 +84,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has closed the pipe. Python writes the rest at exit, and would report the pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has closed the pipe
+        _discard_output()
         return 0
+    except OSError as error:  # a full disk, for example
+        print(printable(f"{program}: {error}"), file=sys.stderr)
+        _discard_output()
+        return FAILED
+
+
+def _discard_output() -> None:
+    """Discard what is still in the buffer: Python would write it at exit, and report the error again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(program: str, parsed: Namespace) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from laneway.api.pod_requests import amounts
+from laneway.api.pod_requests import amounts, pod_requests, total
 
 from hack.cluster.probes import wait_until
 from tests.e2e.conftest import Bench, Laneway
@@ -41,11 +41,25 @@ def a_job(name: str, node: str, cpu_millis: int) -> dict[str, Any]:
 
 
 def idle_millis(bench: Bench, node: str) -> int:
-    """CPUs of a node that no pod beside the jobs requests."""
+    """CPUs of a node that no pod beside the jobs requests, once the pods of the operator before and of earlier tests are gone."""
     kubectl = bench.laneway.kubectl
     offered = amounts(kubectl.get("node", node)["status"]["allocatable"])["cpu"]
-    others = kubectl.get("gpunode", node)["status"]["otherPodsRequests"]
-    return offered - amounts(others)["cpu"]
+    place = ("--all-namespaces", "--field-selector", f"spec.nodeName={node}")
+
+    def published_millis() -> int:
+        return amounts(kubectl.get("gpunode", node)["status"]["otherPodsRequests"])["cpu"]
+
+    def settled() -> bool:
+        pods = kubectl.get("pods", *place)["items"]
+        stays = [pod for pod in pods if pod["status"]["phase"] not in ("Succeeded", "Failed")]
+        requested = total(pod_requests(pod["spec"]) for pod in stays)["cpu"]
+        return (
+            not any("deletionTimestamp" in pod["metadata"] for pod in pods)
+            and published_millis() == requested
+        )
+
+    wait_until(settled, f"{node} publishes what its pods request", 120)
+    return offered - published_millis()
 
 
 def has_millis(pod: dict[str, Any]) -> int:

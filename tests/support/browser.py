@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 OpenPage = Callable[..., Page]
+
+_SHOWN_MILLISECONDS = 30_000
+"""In which a page shows what a test expects. Other tests keep the machine busy: five seconds, playwright's default, may be too few."""
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +29,7 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         assert "CI" not in os.environ, "neither chromium nor google-chrome is on the PATH: install one"
         pytest.skip("neither chromium nor google-chrome is on the PATH")
+    expect.set_options(timeout=_SHOWN_MILLISECONDS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
 from laneway.cli.listing import Listing, changed_objects
 from laneway.cli.output import table
-from laneway.sdk import TrainingJob
+from laneway.sdk import TrainingJob, TrainingJobClient
 from laneway.sdk.job_object import state, status, waiting
 
 FORMATS = ("wide", "name")
@@ -49,6 +50,25 @@ def listing_of_jobs(
         arrange=arrange,
         name=name_of,
     )
+
+
+def show_selected(
+    client: TrainingJobClient, arguments: Namespace, listing: Listing[TrainingJob], *, empty: str
+) -> None:
+    """Write the TrainingJobs that a verb's options select, once or after each change.
+
+    Args:
+        client: of the cluster.
+        arguments: of a verb with an output, a watch and a selection option.
+        listing: how the verb shows them.
+        empty: the start of the sentence that says that there are none.
+    """
+    selection = {"label_selector": arguments.selector, "all_namespaces": arguments.all_namespaces}
+    if arguments.watch:
+        listing.show_changes(changed_jobs(client.watch_jobs(**selection)), arguments.output)
+    else:
+        where = "" if arguments.all_namespaces else f" in namespace {client.namespace}"
+        listing.show(client.list_jobs(**selection), arguments.output, empty=f"{empty}{where}.")
 
 
 def changed_jobs(snapshots: Iterable[Sequence[TrainingJob]]) -> Iterator[list[TrainingJob]]:

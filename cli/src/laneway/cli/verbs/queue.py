@@ -11,7 +11,7 @@ from laneway.api.durations import duration
 from laneway.cli import job_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.job_format import Object
-from laneway.cli.job_table import FORMATS, WIDE, changed_jobs, listing_of_jobs, wide_cells
+from laneway.cli.job_table import FORMATS, WIDE, listing_of_jobs, show_selected, wide_cells
 from laneway.cli.output import table
 from laneway.cli.verbs.options import (
     add_output_option,
@@ -39,17 +39,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """List them."""
-    client, everywhere = open_client(arguments), arguments.all_namespaces
+    everywhere = arguments.all_namespaces
     listing = listing_of_jobs(
         lambda jobs, wide: queue_table(jobs, time.time(), namespaces=everywhere, wide=wide), queued
     )
-    if arguments.watch:
-        snapshots = client.watch_jobs(label_selector=arguments.selector, all_namespaces=everywhere)
-        listing.show_changes(changed_jobs(snapshots), arguments.output)
-        return OK
-    jobs = client.list_jobs(label_selector=arguments.selector, all_namespaces=everywhere)
-    empty = "No TrainingJob waits" + ("." if everywhere else f" in namespace {client.namespace}.")
-    listing.show(jobs, arguments.output, empty=empty)
+    show_selected(open_client(arguments), arguments, listing, empty="No TrainingJob waits")
     return OK
 
 
@@ -63,7 +57,7 @@ def queued(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
 def queue_table(
     jobs: Sequence[TrainingJob], now_seconds: float, *, namespaces: bool, wide: bool = False
 ) -> str:
-    """Return a line for each job, all of which wait."""
+    """Return a line for each waiting job."""
     header = (*(["NAMESPACE"] if namespaces else []), *_HEADER, *(WIDE if wide else ()))
     rows = []
     for job in jobs:

@@ -343,7 +343,7 @@ def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> S
             "Suspended by spec.suspend; set it to false to go on.",
         )
     elif is_true(status.conditions, ConditionType.SUSPENDED):
-        if status.waiting is not None:  # nobody has waited for it meanwhile
+        if status.waiting is not None:  # the time of the suspension is no wait
             waiting = status.waiting.model_copy(update={"since": format_time(now_seconds)})
             status = changed(status, waiting=waiting)
         change = (ConditionType.SUSPENDED, False, "ResumedByUser", "The job is not suspended any more.")

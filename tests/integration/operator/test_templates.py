@@ -127,7 +127,12 @@ async def test_a_profile_outlives_its_job_and_the_operator_and_ends_with_its_ima
     await cluster.add_node("n1")
     eight, many = {"BATCH_SIZE": "8"}, {"BATCH_SIZE": "512"}
     assert await train(cluster, "first", eight) is None
-    (name,) = await cluster.profiles()
+
+    async def written() -> str | None:
+        # The job's status is a write of its own, so the job can be over before its profile is there.
+        return next(iter(await cluster.profiles()), None)
+
+    name = await until("the first job has left a profile", written)
 
     async def entry(count: int) -> dict[str, Any] | None:
         (found,) = (await cluster.profiles())[name]["models"]

@@ -55,6 +55,34 @@ _QUANTITY: Schema = {
         {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"},
     ]
 }
+_Needed = dict[str, "_Needed"]
+_IMAGE: _Needed = {"image": {"repository": {}}}
+_ACCOUNT: _Needed = {"serviceAccount": {}}
+_NEEDED: _Needed = {
+    "crds": {},
+    "image": {},
+    "gpu": {"simulated": {}},
+    "operator": {"config": {}, **_IMAGE, **_ACCOUNT},
+    "node": {
+        "config": {},
+        "devicePlugin": _IMAGE,
+        "agent": _IMAGE,
+        "client": _IMAGE,
+        "kubeletFolder": {},
+        "admissionPolicy": {},
+        **_ACCOUNT,
+    },
+    "board": {**_IMAGE, **_ACCOUNT},
+    "pods": {"admissionPolicy": {}},
+    "metrics": {
+        "podMonitor": {},
+        "secure": {"enabled": {}},
+        "serviceMonitor": {},
+        "prometheusRule": {},
+    },
+    "networkPolicy": {},
+}
+"""The values that null must not remove, as a key with nothing below it does; without any other the templates take none."""
 
 
 def values_schema() -> Schema:
@@ -87,11 +115,19 @@ def values_schema() -> Schema:
         ),
         # Helm itself adds these to a chart's values when it is a part of another.
         "patternProperties": {"^global$": {"type": "object"}},
+        # Not in the parts themselves: the values of a node group have the schema of `node`, and are only what differs from it.
+        "allOf": [_needed(_NEEDED)],
     }
 
 
 def _closed(**properties: Schema) -> Schema:
     return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _needed(tree: _Needed) -> Schema:
+    if not tree:
+        return {}
+    return {"required": list(tree), "properties": {name: _needed(below) for name, below in tree.items()}}
 
 
 def _gpu() -> Schema:

@@ -31,7 +31,7 @@
 {{- define "laneway.labelsWith" -}}
 {{- $root := first . -}}
 {{- $own := include "laneway.ownLabels" $root | fromYaml -}}
-{{- mustMerge $own (last .) (omit $root.Values.commonLabels "app.kubernetes.io/component") | toYaml -}}
+{{- mustMerge $own (last .) (omit ($root.Values.commonLabels | default dict) "app.kubernetes.io/component") | toYaml -}}
 {{- end -}}
 
 {{- define "laneway.ownLabels" -}}

@@ -40,7 +40,7 @@ readOnlyRootFilesystem: true
 {{- else -}}
 {{- $watchdog := has $level (list "Watchdog" "Interposer" "MPS") | ternary (list "KILL") list -}}
 {{- $capabilities := dict "drop" (list "ALL") -}}
-{{- with concat $watchdog .Values.node.agent.capabilities -}}{{- $_ := set $capabilities "add" . -}}{{- end -}}
+{{- with concat $watchdog (.Values.node.agent.capabilities | default list) -}}{{- $_ := set $capabilities "add" . -}}{{- end -}}
 {{ mustMerge (dict "capabilities" $capabilities) (include "laneway.nodeSecurityContext" . | fromYaml) | toYaml }}
 {{- end -}}
 {{- end -}}
@@ -83,10 +83,10 @@ spec:
   template:
     metadata:
       labels:
-        {{- mustMerge (fromYaml $selector) (include "laneway.labels" . | fromYaml) .Values.node.podLabels | toYaml | nindent 8 }}
+        {{- mustMerge (fromYaml $selector) (include "laneway.labels" . | fromYaml) (.Values.node.podLabels | default dict) | toYaml | nindent 8 }}
       annotations:
         {{- $hash := printf "%s %s" (include "laneway.nodeConfig" .) (toYaml .Values.gpu) | sha256sum | trunc 16 }}
-        {{- mustMerge (dict "laneway.dev/config-hash" $hash) .Values.node.podAnnotations | toYaml | nindent 8 }}
+        {{- mustMerge (dict "laneway.dev/config-hash" $hash) (.Values.node.podAnnotations | default dict) | toYaml | nindent 8 }}
     spec:
       serviceAccountName: {{ include "laneway.nodeName" . | quote }}
       hostPID: true

@@ -67,7 +67,7 @@ variables.pluginsPaths.exists(reserved, path.startsWith(reserved) || reserved.st
 {{- $paths := list "/run/laneway/" "/var/lib/laneway/" "/var/lib/kubelet/device-plugins/" "/dev/nvidia" "/dev/null/" "/proc/" "/sys/fs/cgroup/" -}}
 {{- $paths = concat $paths (list "/etc/cdi/" "/run/cdi/" "/etc/nvidia-container-runtime/" "/run/containerd/" "/run/crio/") -}}
 {{- $paths = concat $paths (list "/run/k3s/" "/run/k0s/" "/run/docker/" "/run/docker.sock/" "/run/cri-dockerd.sock/") -}}
-{{- range prepend (values .Values.nodeGroups) .Values.node -}}
+{{- range prepend (values (.Values.nodeGroups | default dict)) .Values.node -}}
 {{- range compact (list .cdiFolder .nvidiaRuntimeFolder .runtimeSocket .clientFolder) -}}
 {{- $paths = append $paths (printf "%s/" (clean .)) -}}
 {{- end -}}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from hack.chart.generated import CHART
 from hack.verify.chart import rendered
 from hack.verify.failure import CheckFailedError
 
@@ -124,3 +129,47 @@ def test_wrong_values_are_refused(values_file: Callable[[str], Path], values: st
     with pytest.raises(CheckFailedError) as refusal:
         rendered(values_file(values))
     assert sentence in str(refusal.value)
+
+
+def needed(below: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of the values that the schema requires."""
+    for name in below.get("required", ()):
+        yield (*path, name)
+        yield from needed(below["properties"][name], *path, name)
+
+
+def removed(paths: Iterable[tuple[str, ...]]) -> str:
+    """Values that remove these of the chart, as a key with nothing below it does."""
+    values: dict[str, Any] = {}
+    for path in paths:
+        above = values
+        for name in path[:-1]:
+            above = above.setdefault(name, {})
+        above[path[-1]] = None
+    return json.dumps(values)
+
+
+NEEDED = tuple(needed(json.loads((CHART / "values.schema.json").read_text())["allOf"][0]))
+
+
+@pytest.mark.parametrize("depth", sorted({len(path) for path in NEEDED}))
+def test_a_value_that_the_chart_needs_is_not_removed(values_file: Callable[[str], Path], depth: int) -> None:
+    there = [path for path in NEEDED if len(path) == depth]
+    with pytest.raises(CheckFailedError) as refusal:
+        rendered(values_file(removed(there)))
+    for *above, name in there:
+        at = "".join(f"/{part}" for part in above)
+        assert re.search(rf"at '{at}': missing propert[^\n]*'{name}'", str(refusal.value))
+
+
+def test_every_other_value_can_be_removed(values_file: Callable[[str], Path]) -> None:
+    def others(values: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
+        for name, value in values.items():
+            if (*path, name) not in NEEDED:
+                yield (*path, name)
+            elif isinstance(value, dict):
+                yield from others(value, *path, name)
+
+    removable = list(others(yaml.safe_load((CHART / "values.yaml").read_text())))
+    assert {("commonLabels",), ("operator", "podLabels"), ("node", "agent", "capabilities")} <= {*removable}
+    assert "kind: DaemonSet" in rendered(values_file(removed(removable)), "--set", "board.enabled=true")

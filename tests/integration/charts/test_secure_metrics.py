@@ -159,6 +159,28 @@ def test_prometheus_sends_the_token_of_a_secret_where_it_may_read_no_file(values
         assert "bearerTokenFile" not in endpoint
 
 
+@pytest.mark.parametrize(
+    ("given", "rendered"),
+    [
+        ("{}", {"insecureSkipVerify": True}),
+        ("null", {"insecureSkipVerify": True}),
+        ("{serverName: laneway, ca: {secret: {name: laneway, key: ca.crt}}}", None),
+        ("{insecureSkipVerify: false}", None),
+        ("{insecureSkipVerify: true, serverName: laneway}", None),
+    ],
+    ids=["by default", "null", "an authority", "prometheus' own authorities", "no checks on purpose"],
+)
+def test_prometheus_checks_certificates_as_the_values_say_and_by_default_does_not(
+    values_file: ValuesFile, given: str, rendered: dict[str, Any] | None
+) -> None:
+    """By default each proxy signs a certificate itself, which cannot be checked."""
+    monitor = f"{{enabled: true, tlsConfig: {given}}}"
+    found = objects(values_file(f"metrics: {{secure: {{enabled: true}}, serviceMonitor: {monitor}}}"))
+    (spec,) = (each["spec"] for each in found if each["kind"] == "ServiceMonitor")
+    wanted = rendered or yaml.safe_load(given)
+    assert [endpoint["tlsConfig"] for endpoint in spec["endpoints"]] == [wanted] * len(SECURE_PORTS)
+
+
 @pytest.mark.parametrize(("secret", "mounted"), [("", 0), ("laneway-metrics", 3)])
 def test_a_certificate_of_ones_own_reaches_every_proxy(
     values_file: ValuesFile, secret: str, mounted: int

@@ -86,14 +86,7 @@ def test_a_policy_takes_its_own_options_within_the_bounds_that_it_checks() -> No
 
 def test_the_schema_and_the_values_have_the_same_names() -> None:
     """Below `config` the components' models decide, and Kubernetes below the others."""
-    of_kubernetes = (
-        "requests",
-        "limits",
-        "rollingUpdate",
-        "podSecurityContext",
-        "securityContext",
-        "tlsConfig",
-    )
+    of_kubernetes = ("requests", "limits", "rollingUpdate", "podSecurityContext", "securityContext")
 
     def compare(values: dict[str, Any], schema: dict[str, Any], path: str) -> None:
         assert set(values) == set(schema["properties"]), path

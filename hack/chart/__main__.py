@@ -1,6 +1,7 @@
 """`python -m hack.chart`: writes the chart's generated files; with ``--check`` names the outdated ones.
 
-Generated: `files/crds/` (copies of the tree's `crds/`), `values.schema.json`, `dashboards/`, `CONFIGURATION.md`, `README.md`.
+Generated: `files/crds/` (copies of the tree's `crds/`), `files/defaults.yaml`, `values.schema.json`, `dashboards/`, `CONFIGURATION.md`,
+`README.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The chart's generated files: copies of the CRDs, the schema of its values, the dashboards, the configuration page."""
+"""The chart's generated files: copies of the CRDs, the schema of its values, some of their defaults, the dashboards, the configuration page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hack.chart.config_page import config_page
+from hack.chart.defaults import defaults
 from hack.chart.values_schema import values_schema
 from hack.dashboards.files import dashboards
 from hack.markdown import formatted
@@ -27,6 +28,7 @@ def generated_files() -> dict[Path, str]:
     return {
         **crds,
         **built,
+        CHART / "files" / "defaults.yaml": defaults(CHART),
         CHART / "values.schema.json": _json(values_schema()),
         CHART / "CONFIGURATION.md": formatted(config_page()),
     }

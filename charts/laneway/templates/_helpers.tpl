@@ -135,18 +135,20 @@ A tag that is set names another image than the digest.
 {{- end -}}
 
 {{/*
-The security contexts of the board. `helm upgrade --reuse-values` brings the values of an older chart, which have none: the board stays restricted.
+(list $ "board" "securityContext"): this value, and its default where there is none. `helm upgrade --reuse-values` brings the values of an
+older chart, and null removes one.
 */}}
-{{- define "laneway.boardPodSecurityContext" -}}
-{{- $restricted := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- kindIs "invalid" .Values.board.podSecurityContext | ternary $restricted .Values.board.podSecurityContext | toYaml -}}
+{{- define "laneway.valueOrDefault" -}}
+{{- $value := (first .).Values -}}
+{{- $default := include "laneway.defaults" (first .) | fromYaml -}}
+{{- range rest . -}}
+{{- $value = index ($value | default dict) . -}}
+{{- $default = index $default . -}}
+{{- end -}}
+{{- kindIs "invalid" $value | ternary $default $value | toYaml -}}
 {{- end -}}
 
-{{- define "laneway.boardSecurityContext" -}}
-{{- $capabilities := dict "drop" (list "ALL") -}}
-{{- $restricted := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" $capabilities -}}
-{{- kindIs "invalid" .Values.board.securityContext | ternary $restricted .Values.board.securityContext | toYaml -}}
-{{- end -}}
+{{- define "laneway.defaults" -}}{{ .Files.Get "files/defaults.yaml" }}{{- end -}}
 
 {{/* Where the pods of a Deployment run: the values of its component. */}}
 {{- define "laneway.placement" -}}

@@ -93,21 +93,24 @@ def test_pods_spread_over_zones(pods: dict[str, dict[str, Any]], component: str)
     assert constraint["labelSelector"] == {"matchLabels": {"app.kubernetes.io/component": component}}
 
 
-def test_the_board_stays_restricted_with_the_values_of_an_older_chart(
-    values_file: Callable[[str], Path],
+@pytest.mark.parametrize("component", ["operator", "board"])
+def test_a_pod_stays_restricted_with_the_values_of_an_older_chart(
+    values_file: Callable[[str], Path], component: str
 ) -> None:
     """`helm upgrade --reuse-values` brings them: there is no security context in them."""
 
-    def board(values: str) -> list[Any]:
-        objects = rendered_objects(values_file(f"board: {{enabled: true, {values}}}"))
+    def contexts(values: str) -> list[Any]:
+        objects = rendered_objects(
+            values_file(f"{component}: {{{values}}}"), "--set", "board.enabled=true,crds.enabled=false"
+        )
         (pod,) = (
             each["spec"]["template"]["spec"]
             for each in objects
-            if (each["kind"], each["metadata"]["name"]) == ("Deployment", "laneway-board")
+            if (each["kind"], each["metadata"]["name"]) == ("Deployment", f"laneway-{component}")
         )
-        return [pod["securityContext"], containers(pod)["board"]["securityContext"]]
+        return [pod["securityContext"], containers(pod)[component]["securityContext"]]
 
-    assert board("podSecurityContext: null, securityContext: null") == board("")
-    assert board("podSecurityContext: {seccompProfile: null}")[0] == {"runAsNonRoot": True}
+    assert contexts("podSecurityContext: null, securityContext: null") == contexts("")
+    assert contexts("podSecurityContext: {seccompProfile: null}")[0] == {"runAsNonRoot": True}
     without = "allowPrivilegeEscalation: null, readOnlyRootFilesystem: null, capabilities: null"
-    assert board(f"securityContext: {{{without}}}")[1] == {}
+    assert contexts(f"securityContext: {{{without}}}")[1] == {}

@@ -104,6 +104,28 @@ def test_each_threshold_is_a_value(tmp_path: Path) -> None:
     assert {name: rendered_alerts[name] for name in others} == {name: alerts()[name] for name in others}
 
 
+@pytest.mark.parametrize(
+    "thresholds",
+    [*({name: None} for name in THRESHOLDS), dict.fromkeys(THRESHOLDS), None],
+    ids=[*THRESHOLDS, "each", "all at once"],
+)
+def test_a_threshold_that_the_values_lack_is_the_default(
+    thresholds: dict[str, None] | None, tmp_path: Path
+) -> None:
+    """As with `helm upgrade --reuse-values` from a chart that had it not yet; null removes it in the same way."""
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({"metrics": {"prometheusRule": {"enabled": True, "thresholds": thresholds}}})
+    )
+    assert prometheus_rule(values) == rules()
+
+
+def test_a_threshold_of_zero_is_not_taken_for_none(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("metrics: {prometheusRule: {enabled: true, thresholds: {revokedTurns: 0}}}")
+    assert alerts(prometheus_rule(values))["LanewayTurnsRevoked"]["expr"].endswith("> 0")
+
+
 def test_an_alert_can_be_left_out_and_the_address_of_the_runbooks_is_a_value() -> None:
     changed = alerts(prometheus_rule(CHART / "ci" / "all-options-values.yaml"))
     assert changed.keys() == alerts().keys() - {"LanewayJobLossNotANumber"}

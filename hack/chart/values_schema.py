@@ -58,10 +58,12 @@ _QUANTITY: Schema = {
 _Needed = dict[str, "_Needed"]
 _IMAGE: _Needed = {"image": {"repository": {}}}
 _ACCOUNT: _Needed = {"serviceAccount": {}}
+_SWITCH: _Needed = {"enabled": {}}
 _NEEDED: _Needed = {
-    "crds": {},
-    "image": {},
-    "gpu": {"simulated": {}},
+    "crds": _SWITCH,
+    "image": {"registry": {}},
+    "sharing": {},
+    "gpu": {"source": {}, "simulated": {}},
     "operator": {"config": {}, **_IMAGE, **_ACCOUNT},
     "node": {
         "config": {},
@@ -69,20 +71,23 @@ _NEEDED: _Needed = {
         "agent": _IMAGE,
         "client": _IMAGE,
         "kubeletFolder": {},
-        "admissionPolicy": {},
+        "clientFolder": {},
+        "admissionPolicy": _SWITCH,
         **_ACCOUNT,
     },
     "board": {**_IMAGE, **_ACCOUNT},
-    "pods": {"admissionPolicy": {}},
+    "pods": {"admissionPolicy": _SWITCH},
     "metrics": {
         "podMonitor": {},
-        "secure": {"enabled": {}},
+        "secure": {**_SWITCH, "image": {"repository": {}, "tag": {}}},
         "serviceMonitor": {},
         "prometheusRule": {},
     },
-    "networkPolicy": {},
+    "networkPolicy": _SWITCH,
 }
-"""The values that null must not remove, as a key with nothing below it does; without any other the templates take none."""
+"""The values that null must not remove, as a key with nothing below it does. Without them nothing could be rendered, or something else
+without a word: no policy, images from another registry, node pods on nodes without GPUs. Without any other the templates take none, or
+its default (:mod:`hack.chart.defaults`)."""
 
 
 def values_schema() -> Schema:

@@ -33,7 +33,7 @@ def check_chart() -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory() as scratch:
         crd_schemas = Path(scratch)
-        write_crd_schemas([*sorted((ROOT / "crds").glob("*.yaml")), *prometheus_operator_crds()], crd_schemas)
+        write_schemas(crd_schemas)
         for values in variants():
             name = values.relative_to(ROOT)
             _run(
@@ -48,10 +48,10 @@ def check_chart() -> Iterator[str]:
                 str(values),
             )
             yield f"helm lint: {name}"
-            summary = _conform(crd_schemas, rendered(values))
+            summary = conform(crd_schemas, rendered(values))
             yield f"kubeconform: {name}: {summary}"
         for manifest in sorted((ROOT / "examples").glob("**/*.yaml")):
-            yield f"kubeconform: {manifest.relative_to(ROOT)}: {_conform(crd_schemas, manifest.read_text(encoding='utf-8'))}"
+            yield f"kubeconform: {manifest.relative_to(ROOT)}: {conform(crd_schemas, manifest.read_text(encoding='utf-8'))}"
         if shutil.which("promtool"):
             file = Path(scratch) / "rules.yaml"
             file.write_text(yaml.safe_dump(rules()), encoding="utf-8")
@@ -100,7 +100,21 @@ def kubernetes_version() -> str:
     return binary("kube-apiserver").version
 
 
-def _conform(crd_schemas: Path, objects: str) -> str:
+def write_schemas(folder: Path) -> None:
+    """Writes the schemas of the custom resources that the chart and the examples have."""
+    write_crd_schemas([*sorted((ROOT / "crds").glob("*.yaml")), *prometheus_operator_crds()], folder)
+
+
+def conform(crd_schemas: Path, objects: str) -> str:
+    """Checks objects against the schemas of their kinds; returns a summary.
+
+    Args:
+        crd_schemas: the folder of :func:`write_schemas`.
+        objects: their manifests.
+
+    Raises:
+        CheckFailedError: one does not conform.
+    """
     locations = [f"-schema-location={folder}/{FILE_NAME}" for folder in (kubernetes_schemas(), crd_schemas)]
     return _run("kubeconform", "-strict", "-summary", *locations, "-", stdin=objects).strip()
 

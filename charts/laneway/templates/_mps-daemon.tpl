@@ -45,7 +45,7 @@ spec:
           env:
             {{- include "laneway.driverEnvironment" . | nindent 12 }}
           resources:
-            {{- toYaml .Values.node.mps.resources | nindent 12 }}
+            {{- toYaml (.Values.node.mps | default dict).resources | nindent 12 }}
           securityContext:
             runAsUser: 0
             privileged: true

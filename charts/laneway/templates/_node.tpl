@@ -27,7 +27,7 @@ seccompProfile: {type: RuntimeDefault}
 {{/* Where the memory interposer starts the client, images keep their own PYTHONPATH, and nothing asks the container runtime. With MPS the
      library may be missing: it is not tested on GPUs in the compute mode that MPS needs. */}}
 {{- define "laneway.runtimeSocket" -}}
-{{- if ne (include "laneway.enforcementLevel" .) "Interposer" }}{{ .Values.node.runtimeSocket }}{{ end -}}
+{{- if ne (include "laneway.enforcementLevel" .) "Interposer" }}{{ .Values.node.runtimeSocket | default "" }}{{ end -}}
 {{- end -}}
 {{- define "laneway.driverRoot" -}}{{ dig "driverRoot" "" .Values.node.config }}{{- end -}}
 {{/* KILL: the watchdog ends processes of other users. With a driver root there is no NVIDIA runtime, and only a privileged container sees the node's devices. */}}

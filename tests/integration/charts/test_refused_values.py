@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hack.chart.generated import CHART
-from hack.verify.chart import rendered
+from hack.verify.chart import conform, rendered, rendered_objects, write_schemas
 from hack.verify.failure import CheckFailedError
 
 SIMULATED = "gpu: {source: simulated, simulated: {gpus: [{count: 2}], nvlinks: [[0, 5]]}}"
@@ -149,7 +149,9 @@ def removed(paths: Iterable[tuple[str, ...]]) -> str:
     return json.dumps(values)
 
 
-NEEDED = tuple(needed(json.loads((CHART / "values.schema.json").read_text())["allOf"][0]))
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+NEEDED = tuple(needed(SCHEMA["allOf"][0]))
 
 
 @pytest.mark.parametrize("depth", sorted({len(path) for path in NEEDED}))
@@ -162,14 +164,127 @@ def test_a_value_that_the_chart_needs_is_not_removed(values_file: Callable[[str]
         assert re.search(rf"at '{at}': missing propert[^\n]*'{name}'", str(refusal.value))
 
 
-def test_every_other_value_can_be_removed(values_file: Callable[[str], Path]) -> None:
-    def others(values: dict[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
-        for name, value in values.items():
-            if (*path, name) not in NEEDED:
-                yield (*path, name)
-            elif isinstance(value, dict):
-                yield from others(value, *path, name)
+EVERY_OPTION = """
+crds: {enabled: true}
+operator:
+  podDisruptionBudget: {enabled: true}
+  config: {bindPods: true}
+node:
+  namespace: laneway-nodes
+  createNamespace: true
+  config: {enforcement: {level: MPS}}
+  admissionPolicy: {enabled: true}
+board: {enabled: true, tlsSecretName: board}
+pods: {admissionPolicy: {enabled: true}}
+metrics:
+  prometheusRule: {enabled: true}
+  dashboards: {enabled: true}
+networkPolicy: {enabled: true}
+"""
+MONITORED = {
+    "a PodMonitor, groups of nodes": """
+metrics: {podMonitor: {enabled: true}}
+node: {config: {driverRoot: /home/kubernetes/bin/nvidia}}
+nodeGroups: {a100: {nodeSelector: {pool: a100}}}
+""",
+    "a ServiceMonitor, secure metrics": """
+metrics: {serviceMonitor: {enabled: true}, secure: {enabled: true, tlsSecret: laneway-metrics}}
+""",
+}
+"""The two ways to monitor exclude each other."""
+DEFAULTED_BY_KUBERNETES = {"replicas", "imagePullPolicy", "resources", "updateStrategy"}
+"""Fields of Kubernetes' own kinds that may be null: the API server takes that as if they were not there, and has a default."""
 
-    removable = list(others(yaml.safe_load((CHART / "values.yaml").read_text())))
-    assert {("commonLabels",), ("operator", "podLabels"), ("node", "agent", "capabilities")} <= {*removable}
-    assert "kind: DaemonSet" in rendered(values_file(removed(removable)), "--set", "board.enabled=true")
+
+def merged(one: Any, other: Any) -> Any:
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    return one | {name: merged(one[name], value) if name in one else value for name, value in other.items()}
+
+
+def without_others(
+    values: dict[str, Any], schema: dict[str, Any], options: dict[str, Any], *path: str, alone: bool
+) -> dict[str, Any]:
+    """These options, and null for each of the chart's other values that may be null: with all below it, or alone."""
+    result = dict(options)
+    for name, value in values.items():
+        below = schema["properties"].get(name, {})
+        chosen = options.get(name, {})
+        if not isinstance(chosen, dict):
+            continue
+        if isinstance(value, dict) and "properties" in below and (alone or chosen or (*path, name) in NEEDED):
+            result[name] = without_others(value, below, chosen, *path, name, alone=alone)
+        elif (*path, name) not in NEEDED and not chosen:
+            result[name] = None
+    return result
+
+
+def leaves(found: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values in an object that are no objects and lists, with their paths."""
+    if isinstance(found, dict):
+        for name, value in found.items():
+            yield from leaves(value, *path, name)
+    elif isinstance(found, list):
+        for value in found:
+            yield from leaves(value, *path)
+    else:
+        yield path, found
+
+
+def without_defaulted(found: Any) -> Any:
+    """An object without the null fields for which Kubernetes has a default."""
+    if isinstance(found, list):
+        return [without_defaulted(value) for value in found]
+    if not isinstance(found, dict):
+        return found
+    return {
+        name: without_defaulted(value)
+        for name, value in found.items()
+        if value is not None or name not in DEFAULTED_BY_KUBERNETES
+    }
+
+
+def paths(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        yield (*above, name)
+        if isinstance(value, dict):
+            yield from paths(value, *above, name)
+
+
+@pytest.fixture(scope="module")
+def crd_schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("schemas")
+    write_schemas(folder)
+    return folder
+
+
+def test_every_option_is_tried_without_the_other_values() -> None:
+    enabled = {path for path in paths(VALUES) if path[-1] == "enabled"}
+    tried = {path for text in (EVERY_OPTION, *MONITORED.values()) for path in paths(yaml.safe_load(text))}
+    assert enabled <= tried
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["with all below it", "alone"])
+@pytest.mark.parametrize("monitored", MONITORED.values(), ids=MONITORED.keys())
+def test_every_other_value_can_be_removed(
+    values_file: Callable[[str], Path], crd_schemas: Path, monitored: str, alone: bool
+) -> None:
+    options = merged(yaml.safe_load(EVERY_OPTION), yaml.safe_load(monitored))
+    values = without_others(VALUES, SCHEMA, options, alone=alone)
+    removable = {path for path, value in leaves(values) if value is None}
+    assert {("commonLabels",), ("operator", "podLabels"), ("node", "agent", "capabilities")} <= removable
+    assert (("metrics", "prometheusRule", "thresholds", "evictions") in removable) == alone
+
+    found = [without_defaulted(each) for each in rendered_objects(values_file(json.dumps(values)))]
+    for each in found:
+        for path, value in leaves(each):
+            assert value is not None, (each["metadata"]["name"], path)
+            if path[-1] == "mountPath" or path[-2:] == ("hostPath", "path"):
+                assert value.startswith("/"), (each["metadata"]["name"], path)
+    conform(crd_schemas, yaml.dump_all(found, Dumper=yaml.CSafeDumper))
+
+    def names(objects: list[dict[str, Any]]) -> set[tuple[str, str]]:
+        return {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+    classes = {"operator": {"priorityClassName": ""}, "node": {"priorityClassName": ""}}
+    assert names(found) == names(rendered_objects(values_file(json.dumps(merged(options, classes)))))

@@ -32,6 +32,11 @@ def objects(values: Path, kind: str, *arguments: str) -> list[dict[str, Any]]:
             "operator: {priorityClassName: system-cluster-critical}\nnode: {namespace: laneway-nodes}",
             [("laneway-system", "system-cluster-critical"), ("laneway-nodes", "system-node-critical")],
         ),
+        (
+            "board: {enabled: true, priorityClassName: system-cluster-critical}\nnode: {priorityClassName: ours}",
+            [("laneway-system", "system-cluster-critical")],
+        ),
+        ("board: {priorityClassName: system-cluster-critical}\nnode: {priorityClassName: ours}", []),
     ],
 )
 def test_a_quota_names_the_class_of_the_system(
@@ -44,6 +49,25 @@ def test_a_quota_names_the_class_of_the_system(
         for name in each["spec"]["scopeSelector"]["matchExpressions"][0]["values"]
     ]
     assert named == classes
+
+
+def test_each_class_of_the_system_that_a_pod_has_is_in_a_quota_of_its_namespace() -> None:
+    """With several pods of a class in a namespace, no two quotas have the same name."""
+    found = rendered_objects(CHART / "ci" / "all-options-values.yaml")
+    quotas = [each for each in found if each["kind"] == "ResourceQuota"]
+    named = {
+        (each["metadata"]["namespace"], name)
+        for each in quotas
+        for name in each["spec"]["scopeSelector"]["matchExpressions"][0]["values"]
+    }
+    of_pods = {
+        (each["metadata"]["namespace"], each["spec"]["template"]["spec"]["priorityClassName"])
+        for each in found
+        if each["kind"] in ("Deployment", "DaemonSet")
+    }
+    assert named == of_pods
+    names = [each["metadata"]["name"] for each in quotas]
+    assert sorted(names) == ["sharing-board-priority", "sharing-node-priority", "sharing-operator-priority"]
 
 
 def test_openshift_lets_the_node_pods_use_the_host(values_file: ValuesFile) -> None:

@@ -288,3 +288,10 @@ def test_every_other_value_can_be_removed(
 
     classes = {"operator": {"priorityClassName": ""}, "node": {"priorityClassName": ""}}
     assert names(found) == names(rendered_objects(values_file(json.dumps(merged(options, classes)))))
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["with all below it", "alone"])
+def test_every_option_can_be_removed_too(values_file: Callable[[str], Path], alone: bool) -> None:
+    values = without_others(VALUES, SCHEMA, {}, alone=alone)
+    assert values["board"]["enabled"] is None
+    assert "kind: DaemonSet" in rendered(values_file(json.dumps(values)))

@@ -21,8 +21,9 @@ spec:
   updateStrategy: {type: OnDelete}
   template:
     metadata:
-      labels:
+      labels:   # none that an upgrade or a value changes
         {{- $selector | nindent 8 }}
+        app.kubernetes.io/part-of: laneway
     spec:
       serviceAccountName: {{ include "laneway.nodeName" . | quote }}   # has OpenShift's SCC `privileged`
       automountServiceAccountToken: false

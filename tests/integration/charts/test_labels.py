@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hack.verify.chart import rendered
+from hack.chart.generated import CHART
+from hack.verify.chart import rendered, rendered_objects
 
 
 class _Strict(yaml.SafeLoader):
@@ -44,6 +45,23 @@ def test_no_label_that_the_chart_sets_is_written_twice_or_replaced(tmp_path: Pat
     assert "rbac.authorization.k8s.io/aggregate-to-edit" in keys
     for before, after in zip(own, found(dict.fromkeys(keys, "common")), strict=True):
         assert before.items() <= after.items()
+
+
+@pytest.mark.parametrize("variant", ["all-options", "groups"])
+def test_one_label_finds_every_pod_of_laneway(variant: str) -> None:
+    """`laneway doctor` lists the pods by it."""
+    found = rendered_objects(CHART / "ci" / f"{variant}-values.yaml")
+    pods = {
+        each["metadata"]["labels"]["app.kubernetes.io/component"]: each["spec"]["template"]["metadata"][
+            "labels"
+        ]
+        for each in found
+        if each["kind"] in ("Deployment", "DaemonSet")
+    }
+    assert pods.keys() == {"operator", "node", "mps-daemon", "board"}
+    for component, labels in pods.items():
+        assert labels["app.kubernetes.io/part-of"] == "laneway", component
+        assert labels["app.kubernetes.io/component"] == component
 
 
 ALL = """

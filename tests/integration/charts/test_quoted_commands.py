@@ -12,9 +12,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from laneway.cli.job_format import OPERATOR_SELECTOR
 
 from hack.chart.generated import CHART, ROOT
+from hack.chart.rules import rules
 from hack.cluster.build import built
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import kubernetes_version, rendered_objects
@@ -63,6 +65,14 @@ def arguments_of(command: QuotedCommand) -> list[str]:
     return [word for word in words if word != "--watch"]
 
 
+def helm(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs helm where it finds no cluster."""
+    environment = {**os.environ, "KUBECONFIG": os.devnull}
+    return subprocess.run(
+        [str(built("helm")), *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.parametrize("command", quoted("kubectl"), ids=str)
 def test_kubectl_understands(
     command: QuotedCommand, installed: LoopbackControlPlane, kubeconfig: dict[str, str]
@@ -85,15 +95,28 @@ def test_kubectl_understands(
 
 @pytest.mark.parametrize("command", quoted("helm"), ids=str)
 def test_helm_understands(command: QuotedCommand) -> None:
-    """An installation is rendered for the tests' Kubernetes. For other commands helm prints help, which it does only with known options."""
+    """What renders the chart is run as it is written, without a cluster. An installation would need one, and is rendered for the tests'
+    Kubernetes. For other commands helm prints help, which it does only with known options.
+    """
     verb, *options = shlex.split(command.text)[1:]
-    if verb == "install" and "charts/laneway" in options:
+    if verb == "template" and command.complete:
+        words = [verb, *options]
+    elif verb == "install" and "charts/laneway" in options:
         options = [option for option in options if option not in ("--wait", "--create-namespace")]
         words = ["template", *options, "--kube-version", kubernetes_version()]
     else:
         words = [verb, *options, "--help"]
-    done = subprocess.run([str(built("helm")), *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = helm(words)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_for_a_prometheus_without_its_operator_prints_the_rules_and_nothing_else() -> None:
+    (command,) = (
+        each for each in quoted("helm") if each.place == "docs/monitoring.md" and " template " in each.text
+    )
+    (found,) = yaml.safe_load_all(helm(shlex.split(command.text)[1:]).stdout)
+    assert found["kind"] == "PrometheusRule"
+    assert found["spec"] == rules()
 
 
 def test_labels_in_commands_are_labels_of_pods() -> None:

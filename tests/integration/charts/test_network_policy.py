@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack.chart.generated import ROOT
 from hack.verify.chart import rendered_objects
 
 ValuesFile = Callable[[str], Path]
@@ -47,3 +49,11 @@ def test_only_the_peers_reach_the_metrics_and_nobody_another_port(
 
 def test_without_policies_everybody_reaches_them(values_file: ValuesFile) -> None:
     assert rules(values_file("networkPolicy: {enabled: false}")) == {}
+
+
+def test_the_security_model_says_which_ports_are_reached(values_file: ValuesFile) -> None:
+    rendered = rules(values_file("board: {enabled: true}"))
+    ports = {port["port"] for ingress in rendered.values() for rule in ingress for port in rule["ports"]}
+    model = (ROOT / "docs" / "operate" / "security.md").read_text(encoding="utf-8")
+    (row,) = (line for line in model.splitlines() if line.startswith("| the network |"))
+    assert {int(port) for port in re.findall(r"\b\d{4,5}\b", row)} == ports

@@ -178,3 +178,13 @@ def test_every_alert_has_a_runbook() -> None:
     named = {name: rule["annotations"]["runbook_url"] for name, rule in alerts().items()}
     page = f"https://github.com/laneway/laneway/blob/v{version()}/docs/runbooks.md"
     assert named == {section: f"{page}#{section.lower()}" for section in sections}
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_a_runbook_names_the_threshold_of_its_alert_and_the_default(threshold: str) -> None:
+    _, alert, _ = THRESHOLDS[threshold]
+    default = yaml.safe_load(VALUES)["metrics"]["prometheusRule"]["thresholds"][threshold]
+    section = RUNBOOKS.partition(f"## {alert}\n")[2].partition("\n## ")[0]
+    shown = {"waitingSeconds": "a day", "cycleSeconds": "5 s"}.get(threshold, default)
+    assert f"`{threshold}` ({shown})" in section
+    assert default == {"waitingSeconds": 86400, "cycleSeconds": 5}.get(threshold, default)

@@ -57,7 +57,7 @@ lock: ## Resolve the dependencies and write requirements/*.txt
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, reference pages, the chart's schema, dashboards, README and configuration page
+generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, reference pages, the chart's schema, defaults, dashboards, README and configuration page
 	$(PYTHON) -m laneway.api.generate_crds
 	$(PYTHON) -m hack.reference
 	$(PYTHON) -m laneway.device_plugin.generate_protos

@@ -202,8 +202,9 @@ class Training:
         return True
 
     def _iterate(self) -> None:
-        began = time.monotonic()
+        # Before the record: what lies between belongs to the iteration by both, and is no pause to the agent alone.
         self.page[9] = 1
+        began = time.monotonic()
         while time.monotonic() < began + self.iteration_seconds:
             time.sleep(max(0.0, began + self.iteration_seconds - time.monotonic()))
         ended = time.monotonic()

@@ -41,7 +41,7 @@ def test_few_of_ten_thousand_connections_are_accepted_and_the_others_cost_nothin
 ) -> None:
     node = make_node().start()
     other, attacker = bystander(node), hostile(node)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     outcome = attacker.do("hoard", count=10_000)
     eventually(
         "they are turned away",
@@ -60,7 +60,7 @@ def test_few_of_ten_thousand_connections_are_accepted_and_the_others_cost_nothin
 def test_processes_that_open_a_session_and_live_on_are_bounded(make_node: MakeNode) -> None:
     node = make_node().start()
     other, attacker = bystander(node), hostile(node)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     outcome = attacker.do("fork_sessions", count=LIMITS.processes + 20)
     assert 32 <= outcome["let_in"] <= LIMITS.processes, outcome
     assert Footprint.of(node).descriptors <= before.descriptors + DESCRIPTORS_PER_PROCESS * LIMITS.processes
@@ -77,7 +77,7 @@ def test_the_descriptors_of_a_node_are_shared_out(make_node: MakeNode) -> None:
     node.starter = ["prlimit", f"--nofile={RESERVED_DESCRIPTORS + DESCRIPTORS_PER_PROCESS * most * 2}"]
     node.start()
     first, second = hostile(node, "a"), hostile(node, "b")
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     assert first.do("fork_sessions", count=most + 2)["let_in"] == most
     assert second.do("fork_sessions", count=most + 2)["let_in"] == most
     assert "the container already has sessions for 4 living processes" in node.log

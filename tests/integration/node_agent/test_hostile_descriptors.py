@@ -70,7 +70,7 @@ def test_descriptors_that_are_sent_to_the_agent_are_refused(make_node: MakeNode)
     other = node.container("other", 20).await_socket().process()
     attacker = node.container("hostile", 20).await_socket().process(HOSTILE)
     assert other.pid
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     sent = attacker.do("send_descriptors", packets=20)["sent"]
     if sent:  # the kernel lets them pass, so the agent ends the connection
         assert "no packet carries descriptors" in node.log

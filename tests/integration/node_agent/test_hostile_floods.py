@@ -66,7 +66,7 @@ def test_a_flooding_process_is_disconnected_and_others_make_progress(
 ) -> None:
     node = make_node(lanes={"maxPerGpu": 2 if attack in IN_A_LANE_OF_ITS_OWN else 1}).start()
     other, hostile = bystander(node), attacker(node)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     sent = []
 
     def beside(command: str, seconds: float) -> list[float]:
@@ -89,7 +89,7 @@ def test_a_process_that_reads_nothing_is_disconnected_and_has_only_its_share_of_
     quantum_seconds = 0.02
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1000 * quantum_seconds}).start()
     other, hostile = bystander(node), attacker(node)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     hostile.start("deaf", seconds=SECONDS)
     iterations = other.do("train", seconds=SECONDS, iteration_seconds=ITERATION_SECONDS)["iterations"]
     sent = hostile.finish()["done"]

@@ -78,7 +78,7 @@ def test_a_spoiled_folder_costs_its_container_at_most_its_socket(make_node: Make
     assert other.pid
     container = node.container("hostile", 20).await_socket()
     shares = node.session("hostile")["share_percent"], node.session("hostile")["quota_bytes"]
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     attack(container.folder, node.agent_pid)
     eventually("it is logged", lambda: expected in node.log)
     other.hello()
@@ -119,7 +119,7 @@ def test_files_made_without_end_do_not_keep_others_from_their_turns(make_node: M
             filler.join()
         return rates
 
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     ratio = progress_ratio(lambda: train_together([other], ALONE_SECONDS), attacked)
     assert ratio > 0.5
     comes_back(node, before)

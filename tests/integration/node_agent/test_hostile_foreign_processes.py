@@ -103,7 +103,7 @@ def test_an_ended_process_is_rejected_even_if_a_child_keeps_the_connection(
     node = make_node().start()
     owner = make_pod(node, "owner")
     process = process_in(owner)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     os.kill(node.agent_pid, signal.SIGSTOP)
     try:
         process.do("connect_and_leave_it_to_a_child", name="agent.sock")

@@ -42,7 +42,7 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
         worker.hello()
         worker.profile(10, 10)
     assert node.get("/healthz") == "ok\n"
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
 
     def attacked() -> list[float]:
         with attacking(node, attack, addresses, SECONDS) as attacker:

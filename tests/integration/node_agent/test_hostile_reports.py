@@ -107,7 +107,7 @@ def test_text_that_no_file_can_hold_is_refused(make_node: MakeNode) -> None:
 def test_a_process_name_that_is_not_text_does_no_harm(make_node: MakeNode) -> None:
     node = make_node().start()
     attacker = hostile(node)
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     attacker.do("rename", name="\xff) \xfe\n")
     assert attacker.do("fork_sessions", count=8, stays_connected=True)["let_in"] == 8
     assert len(node.session("hostile")["processes"]) == 8

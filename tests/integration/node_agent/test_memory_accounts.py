@@ -85,7 +85,7 @@ def test_the_end_of_a_process_gives_its_bytes_back_even_if_a_child_holds_its_con
 ) -> None:
     node = make_node().start()
     container = node.container("a", 50).await_socket()
-    before = Footprint.of(node)
+    before = Footprint.at_rest(node)
     holder, other = AccountHolder(container), AccountHolder(container)
     assert holder.reserve(500) == GRANTED
     child = holder.process.do("fork_with_connection")["child"]

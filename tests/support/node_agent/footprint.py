@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from laneway.node_agent.enforcement.levels import NOT_READ_YET
 
 from tests.support.node_agent.node import Node, eventually
 
@@ -30,6 +33,17 @@ class Footprint:
             len(list((process / "task").iterdir())),
             pages * os.sysconf("SC_PAGE_SIZE"),
         )
+
+    @classmethod
+    def at_rest(cls, node: Node) -> Footprint:
+        """Look at the agent once it has read all its GPUs: it starts a thread for each with the first reading."""
+
+        def has_read() -> bool:
+            gpus = json.loads((node.root / "run/laneway/inventory.json").read_text())["gpus"]
+            return all(NOT_READ_YET not in gpu["enforcement_reason"] for gpu in gpus)
+
+        eventually("each GPU has been read", has_read)
+        return cls.of(node)
 
 
 def comes_back(node: Node, before: Footprint) -> None:

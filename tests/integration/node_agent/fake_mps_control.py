@@ -120,9 +120,11 @@ def daemon() -> int:
     selector = selectors.DefaultSelector()
     for name, mode in SOCKETS.items():
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(str(PIPES / name))
-        (PIPES / name).chmod(mode)
+        hidden = LOGS / name  # clients are shown what is in the folder of pipes
+        listener.bind(str(hidden))
+        hidden.chmod(mode)
         listener.listen()
+        hidden.rename(PIPES / name)  # who finds it can connect
         selector.register(listener, selectors.EVENT_READ, name)
     while True:
         for key, _ in selector.select():

@@ -33,7 +33,7 @@ class CutOffError(Exception):
 class AgentConnection:
     """One connection, with the shared page once the agent has sent its welcome."""
 
-    def __init__(self, wait_seconds: float = 2.0, path: str = SOCKET) -> None:
+    def __init__(self, wait_seconds: float = 30.0, path: str = SOCKET) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(wait_seconds)
         self.page: memoryview | None = None

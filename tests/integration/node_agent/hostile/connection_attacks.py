@@ -112,8 +112,9 @@ class ConnectionAttacks:
         agent = AgentConnection()
         agent.hello()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(address)
+            listener.bind(f"{address}.new")
             listener.listen(1)
+            os.rename(f"{address}.new", address)  # who finds it can connect
             taker, _ = listener.accept()
             with taker:
                 socket.send_fds(taker, [b"!"], [agent.socket.fileno()])

@@ -40,6 +40,12 @@ class AccountHolder:
     def reserve(self, mebibytes: int) -> int:
         return int(self.ask(Kind.RESERVE, mebibytes)["status"])
 
+    def release(self, mebibytes: int) -> None:
+        """Release, and wait until the agent has done it: a packet of another process may be read before this one's."""
+        before = self.ask(Kind.QUERY)["part"]
+        assert self.ask(Kind.RELEASE, mebibytes) == {}
+        assert self.ask(Kind.QUERY)["part"] == before - mebibytes * MIB
+
 
 def used_mebibytes(node: Node, pod: str) -> float:
     return float(node.session(pod)["accounted_bytes"]) / MIB
@@ -58,7 +64,7 @@ def test_processes_of_a_container_share_its_quota_exactly(make_node: MakeNode) -
         "part": 200 * MIB,
     }
     assert second.process.do("ask", kind=Kind.RESERVE, gpu=second.gpu, size=1)["status"] == REFUSED
-    assert first.ask(Kind.RELEASE, 300) == {}
+    first.release(300)
     assert second.ask(Kind.QUERY) == {
         "status": GRANTED,
         "used": 200 * MIB,
@@ -177,7 +183,7 @@ def test_an_account_survives_a_killed_agent(make_node: MakeNode) -> None:
     assert holder.ask(Kind.QUERY)["used"] == 510 * MIB, "what it holds counts, whatever was granted meanwhile"
     assert newcomer.reserve(0) == GRANTED
     assert newcomer.reserve(1) == REFUSED
-    assert holder.ask(Kind.RELEASE, 11) == {}
+    holder.release(11)
     assert newcomer.reserve(1) == GRANTED
 
 

@@ -121,6 +121,15 @@ def test_a_repeatedly_killed_training_has_the_undisturbed_loss_curve(
         )
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped each thread of a process. One inside the kernel first ends its call, such as a rename."""
+    try:
+        stats = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except FileNotFoundError:  # a thread has just ended
+        return False
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 def test_a_process_killed_during_a_save_resumes_from_the_save_before(
     start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -133,9 +142,11 @@ def test_a_process_killed_during_a_save_resumes_from_the_save_before(
         if len(checkpoints(work)) < 2 or not partial(work):
             return []
         os.kill(job.pid, signal.SIGSTOP)
-        if not partial(work):
+        eventually("all of its threads stand still", lambda: is_stopped(job.pid))
+        caught = partial(work)
+        if not caught:
             os.kill(job.pid, signal.SIGCONT)
-        return partial(work)
+        return caught
 
     eventually("it is in the middle of a save", caught_saving, seconds=120)
     before = checkpoints(work)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.client.jobs import Job, turns
+from tests.support.client.jobs import Job, iterations, turns
 from tests.support.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
@@ -45,7 +45,7 @@ def test_results_are_bitwise_equal_and_iterations_are_detected(make_node: MakeNo
     }
     for result in map(json.loads, (line for line in lines if line.startswith("{"))):
         assert result == expected[result["kind"]]
-    assert sum(turn["iterations"] for turn in turns(node, "job")) == sum(KINDS.values())
+    assert iterations(node, "job") == sum(KINDS.values())
 
 
 @pytest.mark.parametrize("start", [pytest.param("fork", marks=pytest.mark.long), "spawn"])
@@ -58,7 +58,7 @@ def test_workers_of_a_data_loader_open_no_session(make_node: MakeNode, run: Run,
     assert len(facts) >= 2
     for fact in facts:
         assert fact == {"started": False, "threads": [], "modes": 0, "hooked": True}
-    assert sum(turn["iterations"] for turn in turns(node, "loader")) == 12
+    assert iterations(node, "loader") == 12
 
 
 PLACES = [

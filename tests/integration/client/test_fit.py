@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client.jobs import Job
+from tests.support.client.jobs import Job, end_of
 from tests.support.node_agent.node import Container, Node
 
 Run = Callable[..., Job]
@@ -50,7 +50,7 @@ class Plain:
         job = Job(["fit_training.py", model], work, container=container, LANEWAY_FIT="Off")
         self.results, counts = outcome(job)
         self.most_forwards = counts["most_forwards"]
-        sizes = node.session(pod)["sizes"]
+        sizes = end_of(node, pod)["sizes"]
         self.persistent_bytes: int = sizes["persistent_bytes"]
         self.ephemeral_bytes: int = sizes["ephemeral_bytes"]
         container.remove()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.client.jobs import EXAMPLES, Job, turns
+from tests.support.client.jobs import EXAMPLES, Job, end_of, iterations
 from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
@@ -17,7 +17,7 @@ Run = Callable[..., Job]
 def test_the_profile_matches_what_the_process_holds(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     (own,) = run("own_account.py", container=node.container("job", 50)).results()
-    sizes = node.session("job")["sizes"]
+    sizes = end_of(node, "job")["sizes"]
     assert sizes["persistent_bytes"] == pytest.approx(own["persistent"], rel=0.05)
     # Kept for the backward pass: the outputs of two hidden layers; at the peak also a third one, and
     # gradients of that size.
@@ -48,7 +48,7 @@ def test_a_job_that_exceeds_its_share_fails_alone_and_names_the_limit(make_node:
     assert "would have fitted" in last
     eventually("the agent knows of it", lambda: "hit its memory quota" in node.log)
     assert neighbour.results()[-1]["steps"] == 60
-    assert sum(turn["iterations"] for turn in turns(node, "neighbour")) == 60
+    assert iterations(node, "neighbour") == 60
 
 
 def test_a_script_that_catches_the_error_can_continue_with_less(make_node: MakeNode, run: Run) -> None:

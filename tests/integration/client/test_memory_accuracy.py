@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.client.jobs import Job
+from tests.support.client.jobs import Job, end_of
 from tests.support.node_agent.node import Node
 
 MakeNode = Callable[..., Node]
@@ -42,7 +42,7 @@ def test_changes_in_untraced_iterations_are_found(make_node: MakeNode, run: Run)
     grew, shrank = run("memory_truth.py", "unwatched", container=node.container("job", 50)).results()
     for line in (grew, shrank):
         assert line["after"]["client"] == pytest.approx(line["after"]["objects"], rel=0.05), line
-    assert node.session("job")["sizes"]["persistent_bytes"] == pytest.approx(
+    assert end_of(node, "job")["sizes"]["persistent_bytes"] == pytest.approx(
         grew["after"]["client"], rel=0.06
     )
 
@@ -53,6 +53,6 @@ def test_compiled_code_is_still_compiled_and_measured(make_node: MakeNode, run: 
     assert line["compiled_frames"] > 0
     assert line["after"]["client"] > line["kept"]
     assert line["after"]["client"] == pytest.approx(line["after"]["objects"], rel=0.05)
-    assert node.session("job")["sizes"]["persistent_bytes"] == pytest.approx(
+    assert end_of(node, "job")["sizes"]["persistent_bytes"] == pytest.approx(
         line["after"]["client"], rel=0.05
     )

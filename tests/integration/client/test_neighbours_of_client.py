@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.client.jobs import Job, turns
+from tests.support.client.jobs import Job, iterations
 from tests.support.node_agent.node import Node, eventually, overlaps
 from tests.support.torch_runtime import torch_runtime
 
@@ -34,7 +34,7 @@ def test_an_unprivileged_user_on_a_read_only_image_has_turns_with_an_agent(
     expected = without_client.results()
     assert without_agent.results() == expected
     assert without_rights.results() == expected
-    assert sum(turn["iterations"] for turn in turns(node, "job")) == 12
+    assert iterations(node, "job") == 12
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_a_job_offloaded_in_mid_epoch_ends_as_if_undisturbed(
     node = make_node()
     job = paced(run, node, kind)
     reach(job, 10)
-    before = node.session("job")["sizes"]["persistent_bytes"]
+    before = eventually("it is measured", lambda: node.session("job")["sizes"])["persistent_bytes"]
 
     order(node, "pause", "default/job", "--reason", "a look")
     paused = in_state(node, "Paused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support.client.jobs import EXAMPLES, Job, end_of, turns
+from tests.support.client.jobs import EXAMPLES, Job, end_of, iterations, turns
 from tests.support.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
@@ -23,7 +23,7 @@ def test_two_jobs_of_one_lane_take_turns(make_node: MakeNode, run: Run) -> None:
     steps = {pod: len(job.results()[-1]["losses"]) for pod, job in jobs.items()}
     assert overlaps(node.get("/turns")) == []
     for pod in jobs:
-        assert sum(turn["iterations"] for turn in turns(node, pod)) == steps[pod]
+        assert iterations(node, pod) == steps[pod]
 
 
 def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
@@ -46,7 +46,7 @@ def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
     first, second = (worker.results()[-1] for worker in workers)
     assert first["accuracy"] == second["accuracy"] > 0.5
     for rank in range(2):
-        assert sum(turn["iterations"] for turn in turns(node, f"worker-{rank}")) == 20
+        assert iterations(node, f"worker-{rank}") == 20
 
 
 def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
@@ -62,7 +62,7 @@ def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
     results = {result["rank"]: result for result in job.results()}
     assert set(results) == {0, 1}
     assert results[0]["parameters"] == results[1]["parameters"]
-    assert sum(turn["iterations"] for turn in turns(node, "job")) == 20
+    assert iterations(node, "job") == 20
     assert node.session("job")["sizes"], "every process that asked for a turn has sent its profile"
 
 

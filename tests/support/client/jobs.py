@@ -103,6 +103,12 @@ def end_of(node: Node, pod: str) -> dict[str, Any]:
     return found
 
 
+def iterations(node: Node, pod: str) -> int:
+    """Returns how many iterations of a pod the agent has counted in turns, once its processes have ended."""
+    end_of(node, pod)
+    return sum(turn["iterations"] for turn in turns(node, pod))
+
+
 def turns(node: Node, pod: str) -> list[dict[str, Any]]:
     """Returns the agent's record of a pod's finished turns."""
     return [turn for turn in node.get("/turns") if turn["pod"] == pod and turn["end_seconds"] is not None]

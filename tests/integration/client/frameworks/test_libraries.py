@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 
 from tests.integration.client.frameworks.conftest import SCRIPTS
-from tests.support.client.jobs import EXAMPLES, Job, turns
+from tests.support.client.jobs import EXAMPLES, Job, iterations
 from tests.support.node_agent.node import Container, Node, eventually, overlaps
 
 MakeContainer = Callable[..., Container]
 Run = Callable[..., Job]
 
 STEPS = 8
-
-
-def iterations(node: Node, pod: str) -> int:
-    """Returns how many iterations the agent has counted."""
-    return sum(turn["iterations"] for turn in turns(node, pod))
 
 
 def ended_well(job: Job) -> tuple[list[dict[str, Any]], str]:

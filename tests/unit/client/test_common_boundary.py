@@ -17,7 +17,8 @@ from tests.support.property_examples import examples
 from tests.unit.client.fake_agent import TIMEOUT_SECONDS
 from tests.unit.client.waiting import wait_until
 
-LONGEST = 3000
+LONGEST = 10_000_000
+"""More steps than any training does before its ranks agree, however late the threads that poll are."""
 
 
 class Memory:

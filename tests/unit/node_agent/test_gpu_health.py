@@ -288,12 +288,13 @@ def test_an_error_of_the_call_is_raised_in_the_caller() -> None:
 
 
 def test_a_hanging_call_costs_one_thread_however_often_it_is_retried() -> None:
-    release, before = threading.Event(), set(threading.enumerate())
+    release = threading.Event()
     caller: DeadlineCaller[bool] = DeadlineCaller("hanging call", 0.02)
     for _ in range(5):
         with pytest.raises(GPUHangError):
             caller.call(lambda: release.wait(30))
-    assert [thread.name for thread in set(threading.enumerate()) - before] == ["hanging call"]
+    # By its name, because threads of earlier tests may come and go.
+    assert [thread.name for thread in threading.enumerate()].count("hanging call") == 1
     release.set()
 
 

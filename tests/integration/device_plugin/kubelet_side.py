@@ -153,7 +153,7 @@ class KubeletSide:
         assert self._channel is not None
         self._channel.close()
 
-    def _call(self, method: str, request: Any, timeout: float = 10) -> Any:
+    def _call(self, method: str, request: Any, timeout: float = 60) -> Any:
         assert self._channel is not None, "no plugin has registered"
         answers = {
             "GetPreferredAllocation": plugin.PreferredAllocationResponse,

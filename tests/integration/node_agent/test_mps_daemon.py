@@ -21,7 +21,7 @@ from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSTiming
 from tests.support.node_agent.node import eventually
 
 GPUS = ["GPU-1", "GPU-2"]
-QUICK = MPSTiming(start=10, check_interval=0.1, min_backoff=0.05, max_backoff=0.2)
+QUICK = MPSTiming(start=60, check_interval=0.1, min_backoff=0.05, max_backoff=0.2)
 FAKE = Path(__file__).with_name("fake_mps_control.py")
 
 

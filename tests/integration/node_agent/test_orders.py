@@ -202,8 +202,7 @@ def test_an_offloaded_container_stays_offloaded_over_a_restart(make_node: MakeNo
     node = make_node().start()
     process = start(node.container("a", 60))
     offload(node, process)
-    state = node.root / "var/lib/laneway/agent/state.json"
-    eventually("the state is saved", lambda: '"offloaded":true' in state.read_text())
+    eventually("the state is saved", lambda: '"offloaded":true' in node.saved_state)
     getattr(node, restart)()
     node.start()
     eventually("it is known", lambda: node.session("a")["state"] == "Offloaded")
@@ -226,8 +225,7 @@ def test_a_process_that_restored_without_an_agent_is_told_again(
     node = make_node().start()
     process = start(node.container("a", 60))
     offload(node, process)
-    state = node.root / "var/lib/laneway/agent/state.json"
-    eventually("the state is saved", lambda: '"offloaded":true' in state.read_text())
+    eventually("the state is saved", lambda: '"offloaded":true' in node.saved_state)
     node.kill()
     node.start()
     process.hello(n=1, can=["pause", "offload"], offloaded=False)
@@ -246,10 +244,10 @@ def test_a_pausing_holder_keeps_its_turn_over_a_crash_of_the_agent(make_node: Ma
     holder.do("write", word=9, value=1)
     order(node, "pause", "default/a")
     holder.expect("pause")
-    state = node.root / "var/lib/laneway/agent/state.json"
 
     def is_saved() -> bool:
-        holds = [lease for gpu in json.loads(state.read_text())["gpus"] for lease in gpu["leases"]]
+        state = json.loads(node.saved_state or '{"gpus": []}')
+        holds = [lease for gpu in state["gpus"] for lease in gpu["leases"]]
         return sum(bool(lease["processes"]) for lease in holds) == 2
 
     eventually("the state is saved", is_saved)

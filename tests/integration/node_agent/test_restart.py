@@ -21,10 +21,8 @@ def session(node: Node, pod: str) -> PeerProcess:
 
 def saved_leases(node: Node) -> list[dict[str, Any]]:
     """What the agent has put on the disk."""
-    path = node.root / "var/lib/laneway/agent/state.json"
-    if not path.exists():
-        return []
-    return [lease for gpu in json.loads(path.read_text())["gpus"] for lease in gpu["leases"]]
+    state = json.loads(node.saved_state or '{"gpus": []}')
+    return [lease for gpu in state["gpus"] for lease in gpu["leases"]]
 
 
 def saved(node: Node, *pods: str) -> None:
@@ -142,8 +140,7 @@ def test_a_session_that_waited_for_a_lane_waits_again_without_memory(make_node: 
     other.hello()
     other.send("request")
     eventually("it waits for a lane", lambda: "waits for a lane" in node.session("b")["message"])
-    path = node.root / "var/lib/laneway/agent/state.json"
-    eventually("both are remembered", lambda: path.read_text().count('"pid"') == 2)
+    eventually("both are remembered", lambda: node.saved_state.count('"pid"') == 2)
 
     node.kill()
     node.start()

@@ -249,6 +249,12 @@ class Node:
         """Return what the agent logged."""
         return (self.root / self.log_name).read_text()
 
+    @property
+    def saved_state(self) -> str:
+        """Return what the agent has saved for its successor; empty before it has done so."""
+        path = self.root / "var/lib/laneway/agent/state.json"
+        return path.read_text() if path.exists() else ""
+
     def end(self) -> None:
         """End everything that was started."""
         for process in self.processes:

@@ -116,6 +116,18 @@ def running(node: PluginNode, kubelet: KubeletSide, cluster: Cluster) -> PluginN
     return node
 
 
+def requests(running: PluginNode) -> dict[str, str]:
+    """Return what the pods of the node request that are no workers, as far as the plugin has seen them."""
+    file = running.root / "pod-requests.json"
+    found: dict[str, str] = json.loads(file.read_text())["requests"] if file.exists() else {}
+    return found
+
+
+def wait_until_seen(running: PluginNode, pods: int) -> None:
+    """Wait until the plugin has seen so many pods that are no workers, and with them all that were created before."""
+    wait_until(lambda: requests(running).get("pods") == str(pods), "the plugin has seen the pods")
+
+
 def test_a_pod_of_this_node_is_read_and_one_of_another_node_is_not(cluster: Cluster) -> None:
     async def read(node: str) -> dict[str, Any] | None:
         chosen = await configuration(str(cluster.plane.kubeconfig_for("test-device-plugin")))
@@ -153,6 +165,7 @@ def test_a_plain_pod_leaves_free_what_is_reserved_for_other_pods(
     for index in range(3):
         cluster.create_worker(f"worker-{index}", 60, f"GPU-{index}")
     cluster.create("plain", 60)
+    wait_until_seen(running, 1)
 
     plain = kubelet.admit("plain", 60, namespace=cluster.namespace)
     workers = [kubelet.admit(f"worker-{index}", 60, namespace=cluster.namespace) for index in range(3)]
@@ -191,6 +204,7 @@ def test_a_plain_pods_choice_takes_no_capacity_that_is_reserved_for_others(
 ) -> None:
     cluster.create_worker("worker-0", 60, "GPU-0")
     cluster.create("greedy", 60, annotations={names.GPUS_ANNOTATION: "GPU-0"})
+    wait_until_seen(running, 1)
 
     greedy = kubelet.admit("greedy", 60, namespace=cluster.namespace)
 
@@ -391,10 +405,6 @@ def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:
 def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cluster: Cluster) -> None:
     """By the API server's defaults: a limit is a request, and the pod's own request counts in place of its containers'."""
 
-    def requests() -> dict[str, str]:
-        file = running.root / "pod-requests.json"
-        return json.loads(file.read_text())["requests"] if file.exists() else {}
-
     def create(name: str, metadata: dict[str, Any], **spec: Any) -> None:
         metadata = {"name": name, "namespace": cluster.namespace, **metadata}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
@@ -412,16 +422,19 @@ def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cl
     worker = {"labels": labels_of_worker("j-0", uid), "ownerReferences": [owner_of_worker("j-0", uid)]}
     create("j-0", worker, containers=[asking(requests={"cpu": "7"})])
     first = {"cpu": "1250m", "memory": str(2**30), "pods": "1"}
-    wait_until(lambda: requests() == first, "the plain pod is counted, the worker is not")
+    wait_until(lambda: requests(running) == first, "the plain pod is counted, the worker is not")
     whole = {"requests": {"cpu": "3"}}
     create("whole", {}, containers=[asking(requests={"cpu": "1"})], resources=whole)
     wait_until(
-        lambda: requests() == {**first, "cpu": "4250m", "pods": "2"}, "the pod's own request is counted"
+        lambda: requests(running) == {**first, "cpu": "4250m", "pods": "2"},
+        "the pod's own request is counted",
     )
 
     ended = json.dumps({"status": {"phase": "Succeeded"}})
     name = ("pod", "plain", "-n", cluster.namespace)
     cluster.kubectl("patch", *name, "--subresource=status", "--type=merge", "-p", ended)
-    wait_until(lambda: requests() == {"cpu": "3000m", "pods": "1"}, "a pod that ended requests nothing")
+    wait_until(
+        lambda: requests(running) == {"cpu": "3000m", "pods": "1"}, "a pod that ended requests nothing"
+    )
     cluster.delete("whole")
-    wait_until(lambda: requests() == {}, "nothing is left")
+    wait_until(lambda: requests(running) == {}, "nothing is left")

@@ -68,11 +68,13 @@ class ProcessGroup:
         cgroups = {container.cgroup for container in containers}
         if not cgroups or self.cgroup in cgroups:
             return
-        if self.cgroup and self.stage in (Stage.COMPLIANT, Stage.WARNED):
+        if self.cgroup:
             pod = min(container.pod for container in containers)
             if processes_of([PodContainer(pod, self.cgroup)]):
                 return
-            self.escalation = Escalation(seen_seconds=self.escalation.seen_seconds)
+            # From the announcement on, the time between two checks is not counted.
+            counts = self.stage in (Stage.COMPLIANT, Stage.WARNED)
+            self.escalation = Escalation(seen_seconds=self.escalation.seen_seconds if counts else None)
         self.cgroup = min(cgroups)
 
     def step(

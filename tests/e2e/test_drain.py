@@ -149,7 +149,7 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
         120,
     )["both"]
     assert (waits.status.restarts, waits.status.preemptions, waits.status.avoid) == (0, 0, ())
-    assert jobs.pods("both") == []
+    wait_until(lambda: jobs.pods("both") == [], "none of its pods is left", 60)
     wait_until(lambda: not sessions_on(bench, stays), "the other node's GPUs are free too", 60)
 
     kubectl.run("taint", "node", goes, f"{_TAINT}-")

@@ -50,9 +50,13 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
     gpu = gpu_status(laneway, worker.node, uuid)
     assert not gpu["healthy"]
     assert "XID 79 (GPU has fallen off the bus)" in gpu["healthReason"]
-    events = laneway.kubectl.get("events", "--namespace", bench.namespace)["items"]
-    notes = [event["message"] for event in events if event["reason"] == "Disrupted"]
-    assert any(uuid in note and "XID 79" in note for note in notes)
+
+    def says_why() -> bool:
+        events = laneway.kubectl.get("events", "--namespace", bench.namespace)["items"]
+        notes = [event["message"] for event in events if event["reason"] == "Disrupted"]
+        return any(uuid in note and "XID 79" in note for note in notes)
+
+    wait_until(says_why, "an event says why, which is a write of its own", 60)
     wait_until(
         lambda: laneway.installation.advertised_percent()[worker.node] == 300,
         "the kubelet offers the shares of three GPUs",
@@ -72,7 +76,7 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
     assert "unhealthy" in on_node(laneway, worker.node, AGENT, "gpu", "list")
     on_node(laneway, worker.node, AGENT, "gpu", "clear", uuid)
     laneway.installation.wait_until_advertised(400)
-    assert gpu_status(laneway, worker.node, uuid)["healthy"]
+    wait_until(lambda: gpu_status(laneway, worker.node, uuid)["healthy"], "the GPUNode says so too", 60)
 
 
 def test_a_gpu_whose_driver_hung_for_a_moment_keeps_its_job(breakable: Bench) -> None:

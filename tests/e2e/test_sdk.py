@@ -16,6 +16,7 @@ from laneway.sdk import CustomTrainer, TrainingJobClient
 from laneway.sdk.logs import worker_logs
 from nbclient import NotebookClient
 
+from hack.cluster.probes import wait_until
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import IMAGE
 
@@ -86,7 +87,7 @@ def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: Trainin
     client.wait_for_job_status(name, {"Running"})
     entered = shell(bench, "exec", name, "--", "sh", "-c", "echo in $0", "the worker")
     assert entered.stdout == "in the worker\n", entered.stderr
-    assert f"{name}-0" in shell(bench, "top").stdout
+    wait_until(lambda: f"{name}-0" in shell(bench, "top").stdout, "its node has published its session", 60)
     client.suspend_job(name)
     client.wait_for_job_status(name, {"Suspended"})
     assert shell(bench, "resume", name).returncode == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import re
 import subprocess
 import urllib.parse
 import urllib.request
@@ -78,25 +78,29 @@ def prometheus(
         at_once: let alerts fire as soon as their conditions hold.
         **thresholds: in place of those of the chart's values, by their names.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     log_file = folder / "prometheus.log"
     command = [
         "prometheus",
         f"--config.file={_configuration(folder, targets, scrape_seconds, _quick_rules(at_once, thresholds))}",
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        "--web.listen-address=127.0.0.1:0",  # a port that was only chosen could be another program's by then
     ]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        ready = lambda: answers_ok("127.0.0.1", port, "/-/ready", None)  # noqa: E731
-        wait_until(ready, "Prometheus", _START_SECONDS, log=log_file)
-        yield Prometheus(f"http://127.0.0.1:{port}")
+        ready = lambda: answers_ok("127.0.0.1", _port(log_file), "/-/ready", None)  # noqa: E731
+        runs = lambda: process.poll() is None  # noqa: E731
+        wait_until(ready, "Prometheus", _START_SECONDS, still_possible=runs, log=log_file)
+        yield Prometheus(f"http://127.0.0.1:{_port(log_file)}")
     finally:
         process.terminate()
         process.wait()
+
+
+def _port(log: Path) -> int:
+    """Return the port on which Prometheus says that it listens; 0 before it does."""
+    found = re.search(r'"Listening on".* address=127\.0\.0\.1:(\d+)', log.read_text(encoding="utf-8"))
+    return int(found[1]) if found else 0
 
 
 def _quick_rules(at_once: bool, thresholds: Mapping[str, float]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tests.support.isolation.fake_devices import MIB, FakeDevice
 HALF = QUOTA // 2
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not become true"

@@ -57,6 +57,6 @@ def gpu(node: Node) -> dict[str, Any]:
 
 def ended(process: subprocess.Popen[str]) -> int:
     """Wait for a process's end; returns how it ended."""
-    eventually("it has ended", lambda: process.poll() is not None, 40)
+    eventually("it has ended", lambda: process.poll() is not None)
     assert process.returncode is not None
     return process.returncode

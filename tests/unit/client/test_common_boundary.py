@@ -180,7 +180,7 @@ def test_all_ranks_receive_each_others_texts() -> None:
     threads = [
         threading.Thread(
             target=lambda rank=rank: results.update(
-                {rank: all_gather(MemoryStore(memory, rank, 3), "topic", f"of {rank}", 10.0)}
+                {rank: all_gather(MemoryStore(memory, rank, 3), "topic", f"of {rank}", TIMEOUT_SECONDS)}
             )
         )
         for rank in range(3)

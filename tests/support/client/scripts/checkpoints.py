@@ -24,6 +24,7 @@ MODEL = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 10))
 OPTIMIZER = torch.optim.Adam(MODEL.parameters(), lr=0.1)
 BEFORE = torch.save
 KEPT = "kept.pt"
+IN_MEMORY = f"/dev/shm/laneway-test-{os.getpid()}.pt"
 
 
 def state() -> dict[str, Any]:
@@ -69,7 +70,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "metrics": lambda: torch.save({"loss": torch.zeros(100), "names": ["a"] * 1000}, "metrics.pt"),
     "one tensor": lambda: torch.save(torch.zeros(5), "tensor.pt"),
     "refused": refused,
-    "in memory": lambda: torch.save(state(), "/dev/shm/laneway-test.pt"),
+    "in memory": lambda: torch.save(state(), IN_MEMORY),
 }
 
 
@@ -99,7 +100,7 @@ def main() -> None:
         ended_at = WRITTEN_AT.pop() if WRITTEN_AT else time.time()
         late = saved_at is not None and not began_at <= saved_at <= ended_at
         print(json.dumps({"kind": kind, "counted": saved_at is not None, "late": late}), flush=True)
-    os.unlink("/dev/shm/laneway-test.pt")
+    os.unlink(IN_MEMORY)
     began_at = time.time()
     torch.save(state(), KEPT)
     print(json.dumps({"began": began_at, "ended": time.time()}), flush=True)

@@ -75,8 +75,15 @@ class RealNode:
         file = self.node.paths.kubelet_config
         configuration = yaml.safe_load(file.read_text()) | {"topologyManagerPolicy": policy}
         file.write_text(yaml.safe_dump(configuration))
+        before = self.registrations()
         self.cluster.restart_kubelet(self.plan.name)
+        # Until then, both the plugin and the Node may say what was before the restart.
+        wait_until(lambda: self.registrations() > before, "the plugin has registered with the new kubelet")
         self.wait_until_registered()
+
+    def registrations(self) -> int:
+        """Return how often the plugin has registered with a kubelet."""
+        return self.plugin.log.read_text().count("registered with the kubelet")
 
     def allocatable(self) -> int:
         status = self.kubectl.get("node", self.plan.name)["status"]

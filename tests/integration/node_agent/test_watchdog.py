@@ -151,7 +151,7 @@ def test_a_supervisor_whose_children_follow_one_another_is_stopped_with_its_whol
 def test_a_process_that_a_stopped_one_starts_in_its_place_is_killed_with_it(
     make_node: MakeNode, make_pod: MakePod, tmp_path: Path
 ) -> None:
-    node, pod, child = start(make_node, killSeconds=8), make_pod(), tmp_path / "child"
+    node, pod, child = start(make_node, killSeconds=15), make_pod(), tmp_path / "child"
     container = node.container("forks", 50, pod_uid=pod.uid).await_socket()
     process = works(
         pod,

@@ -13,6 +13,9 @@ import pytest
 from tests.support.isolation.allocators import ALLOCATORS
 from tests.support.torch_runtime import REPOSITORY
 
+_MOST_SECONDS = 870
+pytestmark = pytest.mark.timeout(_MOST_SECONDS + 30)  # most of them take a minute on an idle machine
+
 
 def run(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
@@ -23,7 +26,7 @@ def run(*arguments: str, **environment: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=290,
+        timeout=_MOST_SECONDS,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

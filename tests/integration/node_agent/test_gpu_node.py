@@ -67,9 +67,11 @@ def test_a_gpu_in_mig_mode_and_a_second_device_plugin_are_reported(
     def reported() -> dict[str, Any] | None:
         status = dict(cluster.gpu_node(node.name).get("status") or {})
         gpus = status.get("gpus") or []
-        return status if gpus and not gpus[1]["healthy"] else None
+        # The agent reads its GPUs and its Node apart.
+        types = [each["type"] for each in status.get("conditions", ())]
+        return status if gpus and not gpus[1]["healthy"] and "DoublyOffered" in types else None
 
-    status = eventually("MIG mode is reported", reported)
+    status = eventually("MIG mode and the other plugin are reported", reported)
     assert [gpu["healthy"] for gpu in status["gpus"]] == [True, False]
     assert status["gpus"][1]["healthReason"].startswith("MIG mode is on")
     conditions = {each["type"]: each for each in status["conditions"]}

@@ -84,7 +84,7 @@ def agent_processes(kubectl: Kubectl, pod: str) -> list[dict[str, Any]]:
     Raises:
         ClusterError: it does not answer.
     """
-    code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9464/sessions', timeout=5).read().decode())"
+    code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9464/sessions', timeout=30).read().decode())"
     place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
     return _living(json.loads(kubectl.run("exec", pod, *place, "--", "/opt/venv/bin/python", "-c", code)))
 

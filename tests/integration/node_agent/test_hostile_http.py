@@ -114,6 +114,6 @@ def accept_queue(node: Node) -> int:
 def answered(node: Node, path: str) -> list[Any]:
     """Return the answer, as a list of one; empty: there is none. It is asked for again then, as kubelets and Prometheus do."""
     try:
-        return [node.get(path)]
+        return [node.get(path, timeout_seconds=10)]
     except OSError:
         return []

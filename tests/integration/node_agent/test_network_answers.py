@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace o
 ADDRESSES = ("192.0.2.1", "[2001:db8::1]")
 ADD = " && ".join(f"ip address add {each.strip('[]')} dev lo" for each in ADDRESSES)
 NAMESPACE = f'ip link set lo up && {ADD} && exec "$@"'
-ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
+ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
 
 
 def ask(node: Node, address: str, path: str) -> str:

@@ -227,9 +227,10 @@ class Node:
         container.write()
         return container
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, timeout_seconds: float = 60.0) -> Any:
         """Return what the agent answers over HTTP."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+        address = f"http://127.0.0.1:{self.port}{path}"
+        with urllib.request.urlopen(address, timeout=timeout_seconds) as answer:
             text = answer.read().decode()
         return json.loads(text) if path.startswith(("/turns", "/sessions")) else text
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway.operator.state.resources import GPU_NODES, LEASES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
-from laneway.operator.watch.apiserver import ApiError, ApiServer
+from laneway.operator.watch.apiserver import ApiServer
 
 from tests.faults.gangs_life import GANGS
 from tests.faults.history import History
@@ -30,8 +30,8 @@ from tests.support.api_faults.fault_proxy import FaultProxy, serving
 from tests.support.api_faults.journal import Journal
 from tests.support.api_faults.namespace_view import NamespaceView
 from tests.support.api_faults.upstream import Upstream
+from tests.support.operator.namespaces import add_namespace
 from tests.support.operator.played_cluster import PLAYED_IN_LABEL, PlayedCluster
-from tests.support.operator.waiting import until
 
 Raw = dict[str, Any]
 
@@ -225,7 +225,7 @@ def difference(end: Raw, undisturbed: Raw) -> str:
 
 
 async def _make_namespace(api: ApiServer, namespace: str) -> None:
-    await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+    await add_namespace(api, namespace)
     # The operator keeps its lease in the cell, with the rights that it has in its own namespace.
     rules = [
         {
@@ -248,15 +248,6 @@ async def _make_namespace(api: ApiServer, namespace: str) -> None:
         ],
     }
     await api.request("POST", f"{rbac}/rolebindings", body=binding)
-
-    async def account_is_there() -> bool:
-        try:
-            await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-        except ApiError:
-            return False
-        return True
-
-    await until("the service account of the pods is there", account_is_there)
 
 
 async def _clean_up(api: ApiServer, namespace: str) -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import rendered
 from tests.support.control_planes import plane_with_crds
+from tests.support.rights import until_bound
 
 NAMESPACE = "laneway-system"
 NODES = ("gpu-1", "gpu-2")
@@ -77,6 +79,7 @@ def _install(plane: LoopbackControlPlane) -> None:
     kubectl("create", "namespace", NAMESPACE)
     kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
     kubectl("apply", "--server-side", "--validate=strict", "-f", "-", text=objects)
+    until_bound(plane, (each for each in yaml.safe_load_all(objects) if each))
 
 
 @pytest.fixture(scope="package")

@@ -13,6 +13,7 @@ import yaml
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import rendered_objects
 from tests.integration.charts.conftest import NAMESPACE
+from tests.support.rights import until_allowed
 
 ValuesFile = Callable[[str], Path]
 
@@ -55,6 +56,16 @@ def test_the_given_peers_reach_it_and_nobody_else(values_file: ValuesFile) -> No
     assert rule["from"] == yaml.safe_load(peers)
 
 
+@pytest.fixture(scope="module")
+def who_reads_turns(installed: LoopbackControlPlane) -> str:
+    """A user with the role for turns."""
+    kubectl = [str(installed.kubectl), "--kubeconfig", str(installed.kubeconfig), "-n", NAMESPACE]
+    bind = ["create", "rolebinding", "turns", "--role=laneway-turns-view", "--user=turns"]
+    subprocess.run([*kubectl, *bind], capture_output=True, check=True)
+    until_allowed(installed, "turns", "list pods", NAMESPACE)
+    return "turns"
+
+
 @pytest.mark.parametrize(
     ("right", "allowed"),
     [
@@ -68,11 +79,9 @@ def test_the_given_peers_reach_it_and_nobody_else(values_file: ValuesFile) -> No
     ],
 )
 def test_who_may_read_turns_may_read_nothing_else(
-    installed: LoopbackControlPlane, right: str, allowed: bool
+    installed: LoopbackControlPlane, who_reads_turns: str, right: str, allowed: bool
 ) -> None:
     kubectl = [str(installed.kubectl), "--kubeconfig", str(installed.kubeconfig), "-n", NAMESPACE]
-    bind = ["create", "rolebinding", "turns", "--role=laneway-turns-view", "--user=turns"]
-    subprocess.run([*kubectl, *bind], capture_output=True, check=False)  # the first case makes it
-    asked = [*kubectl, "auth", "can-i", *right.split(), "--as", "turns"]
+    asked = [*kubectl, "auth", "can-i", *right.split(), "--as", who_reads_turns]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     assert answer == ("yes" if allowed else "no")

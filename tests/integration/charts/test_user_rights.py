@@ -9,8 +9,16 @@ import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.charts.conftest import NAMESPACE
+from tests.support.rights import until_allowed
 
 May = Callable[[str, str], bool]
+
+GIVES = {
+    "view": "list trainingjobs.laneway.dev",
+    "edit": "create trainingjobs.laneway.dev",
+    "gpunodes-view": "list gpunodes.laneway.dev",
+}
+"""A right that each role gives."""
 
 
 def _kubectl(plane: LoopbackControlPlane, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,6 +38,7 @@ def may(installed: LoopbackControlPlane) -> May:
         cluster_role = f"--clusterrole={NAMESPACE}:laneway-{role}"
         made = kubectl("create", "rolebinding", role, cluster_role, f"--user={role}", "-n", "default")
         assert "created" in made, made
+        until_allowed(installed, role, GIVES[role])
 
     def asked(role: str, right: str) -> bool:
         answer = kubectl("auth", "can-i", *right.split(), "--namespace", "default", "--as", role)
@@ -68,6 +77,7 @@ def test_the_sessions_of_all_tenants_are_for_those_who_look_after_the_nodes(
     cluster_role = f"--clusterrole={NAMESPACE}:laneway-{role}"
     made = _kubectl(installed, "create", "clusterrolebinding", user, cluster_role, f"--user={user}")
     assert made.returncode == 0, made.stderr
+    until_allowed(installed, user, GIVES[role])
     read = _kubectl(installed, "get", "gpunodes", "--as", user)
     assert (read.returncode == 0) is allowed, read.stderr
     if not allowed:

@@ -14,6 +14,7 @@ import yaml
 from laneway.cli.main import main
 
 from hack.cluster.control_plane import LoopbackControlPlane
+from tests.support.rights import until_allowed
 
 JOB = {
     "apiVersion": "laneway.dev/v1alpha1",
@@ -56,10 +57,11 @@ class Shell:
         subprocess.run(command, check=True, input=standard_input, text=True, stdout=subprocess.DEVNULL)
 
     def allow(self, user: str, resource: str, *verbs: str) -> None:
-        """Give a user rights to a resource in the namespace, and no others."""
+        """Give a user rights to a resource in the namespace, and no others, and wait until it has them."""
         place, asked = ("-n", self.namespace), [f"--verb={verb}" for verb in verbs]
         self.kubectl("create", "role", user, *place, *asked, f"--resource={resource}.laneway.dev")
         self.kubectl("create", "rolebinding", user, *place, f"--role={user}", f"--user={user}")
+        until_allowed(self._plane, user, f"{verbs[0]} {resource}.laneway.dev", self.namespace)
 
     def ask(self, *arguments: str) -> str:
         """Run kubectl; return what it wrote."""

@@ -11,6 +11,7 @@ from hack.cluster.control_plane import LoopbackControlPlane
 from hack.cluster.kubectl import Kubectl
 from hack.cluster.probes import answers_ok, client_context
 from hack.cluster.progress import ClusterError
+from tests.support.rights import until_allowed
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def test_a_user_has_only_the_rights_that_rbac_gives(control_plane: LoopbackContr
     assert not user.succeeds("get", "namespaces")
     admin.run("create", "clusterrole", "reader", "--verb", "list", "--resource", "namespaces")
     admin.run("create", "clusterrolebinding", "reader", "--clusterrole", "reader", "--group", "readers")
+    until_allowed(control_plane, "reader", "list namespaces", group="readers")
     assert user.get("namespaces")["items"]
     assert not user.succeeds("create", "namespace", "not-mine")
 

@@ -15,8 +15,10 @@ from laneway.operator.watch.apiserver import connect
 
 from hack.cluster.build import ensure_built
 from hack.cluster.control_plane import LoopbackControlPlane
+from tests.support.operator.namespaces import add_namespace
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.rights import until_bound
 
 SYSTEM_NAMESPACE = "laneway-system"
 CHART = Path(__file__).parents[3] / "charts" / "laneway"
@@ -66,6 +68,7 @@ def install_rights(control_plane: LoopbackControlPlane, namespace: str, folder: 
     path.write_text(yaml.safe_dump_all(manifests))
     kubectl = [str(control_plane.kubectl), "--kubeconfig", str(control_plane.kubeconfig)]
     subprocess.run([*kubectl, "apply", "-f", str(path)], check=True)
+    until_bound(control_plane, manifests)
     return control_plane.kubeconfig_for(f"system:serviceaccount:{namespace}:{account}")
 
 
@@ -87,7 +90,7 @@ async def played_cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[P
     """A namespace and nodes of one test's own."""
     namespace = f"t-{uuid.uuid4().hex[:8]}"
     async with await connect(control_plane.kubeconfig) as api:
-        await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+        await add_namespace(api, namespace)
         played = PlayedCluster(api, namespace)
         heart = asyncio.create_task(played.beat())
         try:

@@ -32,7 +32,7 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
         return await cluster.pods("short") == []
 
     await holds_for("the GPU is not promised while the last worker ends", none_yet, 1.0)
-    await cluster.let_go("long")
+    await cluster.until_leaving("long", 1)
     (pod,) = await cluster.run_all("short", 1)
     status = (await cluster.job("long"))["status"]
     assert status["preemptions"] == 1
@@ -96,7 +96,7 @@ async def test_the_users_of_two_namespaces_are_not_told_whose_job_preempts_or_bl
         waiting = await theirs.until_waiting("ocelot", "AwaitingRelease")
         assert waiting["message"] == "Waiting for a job of another namespace to release its GPUs."
         assert (waiting.get("blockers", []), waiting["blockersElsewhere"]) == ([], 1)
-        await ours.let_go("walrus")
+        await ours.until_leaving("walrus", 1)  # it is deleted after the statuses are written
         await theirs.run_all("ocelot", 1)
         await theirs.until_condition("ocelot", "Running")
         await ours.until_waiting("walrus", "GPUsBusy")

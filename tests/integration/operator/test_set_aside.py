@@ -56,6 +56,18 @@ async def _until_events(cluster: PlayedCluster, job: str, reason: str) -> None:
     await until(f"an event {reason} of {job}", recorded)
 
 
+async def _until_cordon_is_seen(cluster: PlayedCluster, node: str, workers: int) -> None:
+    """Wait until the operator knows that a node is cordoned: a job shows it that needs more GPUs than are free, and as many as there are.
+    Nodes and jobs have watches of their own, so the operator may see a job first that is submitted now."""
+    await cluster.submit("probe", workers=workers)
+
+    async def told() -> bool:
+        waiting = (await cluster.job("probe")).get("status", {}).get("waiting") or {}
+        return f"{node} takes no workers" in waiting.get("message", "")
+
+    await until(f"the cordon of {node} is seen", told)
+
+
 def _tolerating(**how: object) -> Raw:
     container = {"name": "trainer", "image": "example.invalid/trainer"}
     return {"spec": {"containers": [container], "tolerations": [{"key": "maintenance", **how}]}}
@@ -69,6 +81,8 @@ async def test_a_cordoned_node_keeps_its_workers_and_gets_new_ones_when_it_is_un
     await cluster.run_all("stays", 1)
     await cluster.until_condition("stays", "Running")
     await _change_node(cluster, node, unschedulable=True)
+    await _until_cordon_is_seen(cluster, node, workers=2)
+    await cluster.delete_job("probe")
     await cluster.submit("comes")
     waiting = await cluster.until_waiting("comes", "NodesUnavailable")
     assert f"{node} takes no workers (it is cordoned)" in waiting["message"]
@@ -93,10 +107,15 @@ async def test_a_gang_leaves_a_node_that_gets_a_noexecute_taint_and_comes_back_w
     disrupted = await cluster.until_condition("gang", "Placed", "False", reason="WorkerDisrupted")
     assert f"was taken away from {nodes[0]}: DeletionByTaintManager" in disrupted["message"]
     await cluster.until_leaving("gang", 2)
-    waiting = await cluster.until_waiting("gang", "NodesUnavailable")
-    assert f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting["message"]
-    status = (await cluster.job("gang"))["status"]
-    assert not status.get("avoid"), "the taint says it all, for as long as it is there"
+
+    async def kept_off() -> bool:
+        # The operator may see the eviction before the taint. It avoids the node until then.
+        status = (await cluster.job("gang"))["status"]
+        waiting = status.get("waiting") or {}
+        told = f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting.get("message", "")
+        return told and waiting["reason"] == "NodesUnavailable" and not status.get("avoid")
+
+    await until("the taint says it all, for as long as it is there", kept_off)
     await _until_events(cluster, "gang", "Disrupted")
 
     await _change_node(cluster, nodes[0], taints=None)
@@ -113,7 +132,7 @@ async def test_a_taint_that_is_tolerated_for_a_while_lets_workers_stay_for_that_
     for name, how in (
         ("for-good", {"operator": "Exists"}),
         ("for-an-hour", {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}),
-        ("for-a-moment", {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}),
+        ("for-a-moment", {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}),
     ):
         await cluster.submit(name, template=_tolerating(**how))
         await cluster.run_all(name, 1)
@@ -155,9 +174,7 @@ async def test_a_gang_moves_as_a_whole_when_one_worker_is_evicted_and_not_before
 
     await cluster.api.request("DELETE", f"{budgets}/gang")
     third = await cluster.add_node("n3")
-    await cluster.submit("probe", workers=3)  # its message shows that the cordon was seen
-    waiting = await cluster.until_waiting("probe", "NodesUnavailable")
-    assert f"{leaves} takes no workers" in waiting["message"]
+    await _until_cordon_is_seen(cluster, leaves, workers=3)
     await _evict(cluster, pods[0])
     disrupted = await cluster.until_condition("gang", "Placed", "False", reason="WorkerDisrupted")
     assert f"was taken away from {leaves}: EvictionByEvictionAPI" in disrupted["message"]
@@ -183,7 +200,8 @@ async def test_a_gang_whose_node_is_deleted_says_so_and_starts_elsewhere(
     assert f"was on {node}, which is gone" in lost["message"]
     waiting = await cluster.until_waiting("job", "WorkersEnding")
     assert f"{pod['metadata']['name']} on {node}" in waiting["message"]
-    await cluster.let_go("job")  # what Kubernetes' garbage collector does with pods of a node that is gone
+    # What Kubernetes' garbage collector does with pods of a node that is gone. The operator deletes them after it has written the status.
+    await cluster.until_leaving("job", 1)
     await cluster.run_all("job", 1, attempt=2)
     await cluster.until_condition("job", "Running")
     status = (await cluster.job("job"))["status"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from tests.support.operator.operator_process import OperatorProcess
-from tests.support.operator.played_cluster import PlayedCluster
+from typing import Any
 
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
+
+# Long enough for a worker to fail before its gang is moved off the GPU.
+OPERATOR_CONFIG: dict[str, Any] = {**FAST, "timeouts": {**FAST["timeouts"], "unhealthyGpuSeconds": 10}}
 XID = "XID 79 (GPU has fallen off the bus); it needs a reset"
 
 
@@ -44,6 +49,13 @@ async def test_a_worker_that_fails_with_its_gpu_is_started_again_elsewhere(
     (gpu,) = status["placement"][0]["gpus"]
 
     await cluster.set_health(n1, int(gpu[-1]), XID)
+    usable = f'laneway_usable_gpus{{model="{cluster.model}"}} 1.0'
+
+    async def seen() -> bool:
+        # Nodes and pods have watches of their own, so the operator may see the failure first.
+        return usable in operator.get("/metrics")
+
+    await until("the operator knows that the GPU is out of use", seen)
     await cluster.finish(pod, exit_code=1, message="RuntimeError: CUDA error: unspecified launch failure")
     await cluster.run_all("hit", 1, attempt=2)
     await cluster.until_condition("hit", "Running")

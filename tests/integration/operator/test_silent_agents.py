@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from laneway.api.node_lease import lease_name
 from laneway.operator.state.resources import GPU_NODES, LEASES
-from laneway.operator.watch.apiserver import ApiError
+from laneway.operator.watch.apiserver import ApiError, Raw
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.support.node_agent.node import Node
@@ -47,7 +47,17 @@ async def test_no_job_starts_on_a_node_while_its_agent_is_silent(
     await cluster.submit("first")
     await cluster.run_all("first", 1)
     await cluster.until_condition("first", "Running")
-    lease = await cluster.api.request("GET", LEASES.path(SYSTEM_NAMESPACE, lease_name(node.name)))
+
+    async def renewed() -> Raw | None:
+        # The agent writes its GPUNode first.
+        try:
+            return await cluster.api.request("GET", LEASES.path(SYSTEM_NAMESPACE, lease_name(node.name)))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    lease = await until("the Lease is there", renewed)
     assert lease["spec"]["holderIdentity"] == node.name
     assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
 

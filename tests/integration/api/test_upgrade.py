@@ -9,6 +9,7 @@ import copy
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
+from hack.cluster.probes import wait_until
 
 CRD = Path(__file__).parents[3] / "crds" / "trainingjobs.yaml"
 NAME = "trainingjobs.laneway.dev"
@@ -29,21 +31,34 @@ def plane() -> Iterator[LoopbackControlPlane]:
         yield made
 
 
-def kubectl(plane: LoopbackControlPlane, *arguments: str, given: object = None) -> str:
-    asked = subprocess.run(
+def ask(
+    plane: LoopbackControlPlane, *arguments: str, given: object = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *arguments],
         input=None if given is None else json.dumps(given),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def kubectl(plane: LoopbackControlPlane, *arguments: str, given: object = None) -> str:
+    asked = ask(plane, *arguments, given=given)
     assert asked.returncode == 0, asked.stderr
     return asked.stdout
 
 
 def install(plane: LoopbackControlPlane, crd: dict[str, Any]) -> None:
+    """Store a CRD, and wait until the API server serves its versions: it learns of a change by a watch of its own."""
     kubectl(plane, "apply", "--server-side", "--filename=-", given=crd)
     plane.wait_for_crds()
+    for version in (each["name"] for each in crd["spec"]["versions"] if each["served"]):
+        wait_until(partial(serves, plane, version), f"{version} being served", 60)
+
+
+def serves(plane: LoopbackControlPlane, version: str) -> bool:
+    return ask(plane, "get", f"trainingjobs.{version}.laneway.dev").returncode == 0
 
 
 def today() -> dict[str, Any]:
@@ -153,13 +168,7 @@ def test_a_version_with_stored_objects_cannot_be_dropped(plane: LoopbackControlP
     install(plane, with_new_version())
     crd = json.loads(kubectl(plane, "get", "crd", NAME, "--output=json"))
     crd["spec"]["versions"] = [each for each in crd["spec"]["versions"] if each["name"] == NEW]
-    refused = subprocess.run(
-        [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), "replace", "--filename=-"],
-        input=json.dumps(crd),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    refused = ask(plane, "replace", "--filename=-", given=crd)
     assert refused.returncode != 0
     assert "status.storedVersions" in refused.stderr
 
@@ -171,6 +180,14 @@ def test_a_job_from_before_a_rule_can_still_be_changed_otherwise(plane: Loopback
     old["spec"]["template"]["metadata"] = {"labels": {"laneway.dev/rank": "7"}}
     kubectl(plane, "create", "--filename=-", given=old)
     install(plane, today())
+    new = {**old, "metadata": {**old["metadata"], "name": "new"}}
+
+    def refused() -> bool:
+        return (
+            "hostname is forbidden" in ask(plane, "create", "--dry-run=server", "-f", "-", given=new).stderr
+        )
+
+    wait_until(refused, "the rules being in force", 60)
     patch = ("patch", "tj", "old", "--type=merge")
     kubectl(plane, *patch, "--subresource=status", '--patch={"status": {"attempt": 1}}')
     kubectl(plane, *patch, '--patch={"spec": {"suspend": true}}')

@@ -28,6 +28,7 @@ from laneway.sdk import (
 )
 
 from hack.cluster.control_plane import LoopbackControlPlane
+from tests.support.rights import until_allowed
 
 TRAINER = CustomTrainerContainer(image="training:1", resources_per_node={"gpu": 0.5})
 TIME = "2026-01-31T12:00:00Z"
@@ -155,6 +156,7 @@ def test_a_users_wait_survives_a_restart_of_the_api_server(
     place = ("-n", bench.namespace)
     bench.kubectl("create", "role", "user", *place, "--verb=*", "--resource=trainingjobs.laneway.dev")
     bench.kubectl("create", "rolebinding", "user", *place, "--role=user", "--user=ann")
+    until_allowed(control_plane, "ann", "list trainingjobs.laneway.dev", bench.namespace)
     kubeconfig = str(control_plane.kubeconfig_for("ann"))
     user, name = (
         TrainingJobClient(namespace=bench.namespace, kubeconfig=kubeconfig),
@@ -207,6 +209,7 @@ async def test_a_list_is_watched_with_asyncio(bench: Bench) -> None:
 
 async def test_a_cancelled_watch_leaves_no_thread(bench: Bench) -> None:
     client, seen = AsyncTrainingJobClient(bench.client), asyncio.Event()
+    before = threading.enumerate()  # other tests may have left some in this process
     name = await client.train(TRAINER)
 
     async def watch() -> None:
@@ -219,7 +222,8 @@ async def test_a_cancelled_watch_leaves_no_thread(bench: Bench) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), timeout=30)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    assert not [thread for thread in left if thread.name.startswith("asyncio_")]
 
 
 def manifest_of(name: str) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from tests.support.operator.played_cluster import PlayedCluster
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One that gives a lost node up soon."""
+    """One that gives a lost node up soon, and leaves a slow machine the time to see that its workers are ending."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["timeouts"] |= {"lostNodeSeconds": 1, "lostNodeRemovalSeconds": 3}
+    config["timeouts"] |= {"lostNodeSeconds": 1, "lostNodeRemovalSeconds": 8}
     config["timeouts"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 60}
     folder = tmp_path_factory.mktemp("lost")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:

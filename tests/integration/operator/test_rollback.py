@@ -15,11 +15,17 @@ from tests.support.operator.played_cluster import PlayedCluster
 
 def _config() -> dict[str, Any]:
     config: dict[str, Any] = copy.deepcopy(FAST)
-    # Long enough to play what follows before a node that is avoided comes into question again.
-    config["timeouts"] |= {"gangTimeoutSeconds": 8, "avoidNodeSeconds": 8, "restartBackoffSeconds": 3}
+    # Long enough to play what follows on a slow machine before a node that is avoided comes into question again.
+    config["timeouts"] |= {
+        "gangTimeoutSeconds": GANG_TIMEOUT_SECONDS,
+        "avoidNodeSeconds": 12,
+        "restartBackoffSeconds": BACKOFF_SECONDS,
+    }
     return config
 
 
+GANG_TIMEOUT_SECONDS = 12
+BACKOFF_SECONDS = 5
 OPERATOR_CONFIG = _config()
 
 
@@ -33,7 +39,7 @@ async def test_a_gang_that_does_not_start_in_time_is_rolled_back_and_tried_elsew
     await cluster.until_condition("gang", "Placed", "False")
     await cluster.until_leaving("gang", 1)  # the other was never bound, or had failed: it is gone at once
     waiting = await cluster.until_waiting("gang", "NodesUnavailable")
-    assert "not all workers ran within 8 s" in waiting["message"]
+    assert f"not all workers ran within {GANG_TIMEOUT_SECONDS} s" in waiting["message"]
     assert n1 in waiting["message"]
 
     await cluster.add_node("n2", gpus=2)
@@ -71,7 +77,7 @@ async def test_a_job_that_starts_nowhere_leaves_its_gpu_to_others_for_longer_eac
     await _is_refused(cluster, attempt=2)  # elsewhere, at once
     waiting = await cluster.until_waiting("broken", "BackingOff")
     assert "UnexpectedAdmissionError" in waiting["message"]
-    assert await _wait_seconds(cluster, waiting["message"]) == 3.0
+    assert await _wait_seconds(cluster, waiting["message"]) == BACKOFF_SECONDS
     assert (await cluster.job("broken"))["status"]["unstartedAttempts"] == 2
 
     operator.kill()
@@ -79,7 +85,7 @@ async def test_a_job_that_starts_nowhere_leaves_its_gpu_to_others_for_longer_eac
     await _is_refused(cluster, attempt=3)
     waiting = await cluster.until_waiting("broken", "BackingOff")
     assert "3 attempts in a row ended before all workers ran" in waiting["message"]
-    assert await _wait_seconds(cluster, waiting["message"]) == 6.0
+    assert await _wait_seconds(cluster, waiting["message"]) == 2 * BACKOFF_SECONDS
     await cluster.submit("other", workers=2)
     others = await cluster.run_all("other", 2)
     await cluster.until_waiting("broken", "GPUsBusy")

@@ -267,7 +267,7 @@ class Node:
     def _served_port(self) -> str | None:
         assert self._process is not None
         assert self._process.poll() is None, self.log
-        found = re.search(r"http=\S*:(\d+)", self.log)
+        found = re.search(r"http=\S*:(\d+)\s", self.log)  # the line may be incomplete yet
         return found.group(1) if found else None
 
 

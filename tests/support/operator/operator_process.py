@@ -97,8 +97,9 @@ class OperatorProcess:
 
     @property
     def log(self) -> str:
-        """All that it has logged, over all of its runs."""
-        return self._log_path.read_text()
+        """All lines that it has logged, over all of its runs. The last one may be incomplete yet, and is left out then."""
+        text = self._log_path.read_text()
+        return text[: text.rfind("\n") + 1]
 
     @property
     def port(self) -> int | None:

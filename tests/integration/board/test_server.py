@@ -233,7 +233,7 @@ async def three_viewers(board: Client, asked: asyncio.Semaphore) -> list[asyncio
         for number in range(3)
     ]
     for _ in range(2 * len(viewers)):
-        await asyncio.wait_for(asked.acquire(), 10)
+        await asyncio.wait_for(asked.acquire(), 60)
     return viewers
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 NAMESPACE = "laneway-system"
-POLICY_TIMEOUT_SECONDS = 30.0
+POLICY_TIMEOUT_SECONDS = 60.0
 
 OPERATOR_MAY = [
     "list nodes",

@@ -99,7 +99,7 @@ def written_to(output: int, words: list[str], tmp_path: Path) -> tuple[int, str]
             stdout=output,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=20,
+            timeout=60,
             env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         )
     os.close(output)

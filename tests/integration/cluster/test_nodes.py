@@ -91,7 +91,7 @@ def _wait_for_answers(kubectl: Kubectl, pod: str, url: str, expected: set[str]) 
         except ClusterError:
             return False
 
-    wait_until(answered, f"{url} answering {pod} with {sorted(expected)}", timeout_seconds=30)
+    wait_until(answered, f"{url} answering {pod} with {sorted(expected)}", timeout_seconds=90)
 
 
 def test_a_second_up_starts_nothing_anew(two_nodes: RunningCluster) -> None:

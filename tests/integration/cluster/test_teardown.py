@@ -200,7 +200,7 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(reached: str, root: None, 
                     and embedded.open_cluster(name).component(reached).pid() is not None
                 ),
                 f"{reached} running",
-                timeout_seconds=60,
+                timeout_seconds=180,
                 still_possible=lambda: up.poll() is None,
                 log=log,
             )

@@ -28,8 +28,9 @@ pytestmark = [
 
 SHORT_LEASE: dict[str, Any] = {
     **CONFIG,
-    "lease": {"name": LEASE, "durationSeconds": 4, "renewDeadlineSeconds": 3, "retrySeconds": 1},
+    "lease": {"name": LEASE, "durationSeconds": 6, "renewDeadlineSeconds": 5, "retrySeconds": 1},
 }
+"""One that is soon taken over, and that a busy machine does not take from a leader which nothing disturbs."""
 
 
 class Pair:
@@ -69,6 +70,8 @@ class Pair:
 
 async def pair(live: Cell, fault: Fault, *, ahead_seconds: float = 0.0) -> Pair:
     """Start two replicas, each behind its own fault; the first leads, and the second's clock may differ."""
+    # Before the first one leads: the longer it leads and has nothing to do, the more may come between.
+    await undisturbed(live.grounds)
     first = await live.add_replica(fault, SHORT_LEASE)
     standing_by = LeaseSeen()
     second = await live.add_replica(standing_by, SHORT_LEASE, clock_ahead_seconds=ahead_seconds)

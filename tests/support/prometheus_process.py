@@ -99,7 +99,7 @@ def prometheus(
 
 def _port(log: Path) -> int:
     """Return the port on which Prometheus says that it listens; 0 before it does."""
-    found = re.search(r'"Listening on".* address=127\.0\.0\.1:(\d+)', log.read_text(encoding="utf-8"))
+    found = re.search(r'"Listening on".* address=127\.0\.0\.1:(\d+)\s', log.read_text(encoding="utf-8"))
     return int(found[1]) if found else 0
 
 

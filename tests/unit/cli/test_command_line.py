@@ -41,6 +41,10 @@ REPEATED = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             "it is a Pod of v1; submit accepts TrainingJobs of laneway.dev/v1alpha1",
         ),
         ("apiVersion: laneway.dev/v1alpha1\nkind: TrainingJob", "it has no metadata.name"),
+        (
+            "apiVersion: laneway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a, namespace: 5}",
+            "document 1: its metadata.namespace is 5, which is no text: write it in quotes",
+        ),
         ("metadata:\n  name: a\n  name: b", "the key name comes twice"),
         ("[" * 5000, "is not valid YAML"),
         ("a: &a {b: *a}", "document 1: it cannot be written as JSON: Circular reference"),

@@ -89,6 +89,11 @@ def test_a_command_of_the_image(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (["--gpus", "1.5", "--", "a"], "gpu is 1.5: write a share in hundredths such as 0.5"),
         (["--env", "A", "--", "a"], "--env A: write NAME=VALUE"),
         (["--pip", "a", "--", "a"], "--pip needs a Python file of this machine"),
+        (["--workers", "0", "--", "a"], "--workers 0: write a whole number from 1"),
+        (["-f", "x.yaml", "--workers", "0"], "--workers belongs to a command: write it into x.yaml"),
+        (["-f", "x.yaml", "--name", ""], "--name belongs to a command: write it into x.yaml"),
+        (["--gpus", "", "--", "a"], "--gpus is empty: give it a value, or leave it out"),
+        (["--image", "", "--", "a"], "--image is empty: give it a value, or leave it out"),
     ],
 )
 def test_wrong_command_lines(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,3 +112,43 @@ def test_a_file_is_read_as_kubectl_reads_it(tmp_path: Path, capsys: pytest.Captu
     job = json.loads(capsys.readouterr().out)
     assert job["metadata"]["annotations"] == {"since": "2026-01-31"}
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["12:30:00", "1:30.5"]
+
+
+def a_file(tmp_path: Path, *jobs: dict[str, Any]) -> str:
+    """The path of a file of TrainingJobs with these metadata."""
+    path = tmp_path / "jobs.yaml"
+    documents = [
+        {"apiVersion": "laneway.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata}
+        for metadata in jobs
+    ]
+    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return str(path)
+
+
+def test_the_namespace_is_printed_so_that_kubectl_creates_the_job_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert manifest(capsys, "-n", "team", "--name", "a", "--", "b")["metadata"]["namespace"] == "team"
+    assert "namespace" not in manifest(capsys, "--name", "a", "--", "b")["metadata"]
+    path = a_file(tmp_path, {"name": "a"}, {"name": "b", "namespace": "team"})
+    assert main(["submit", "--dry-run", "client", "-n", "team", "-f", path]) == exit_codes.OK
+    jobs = yaml.safe_load_all(capsys.readouterr().out)
+    assert [job["metadata"]["namespace"] for job in jobs] == ["team", "team"]
+
+
+@pytest.mark.parametrize("dry_run", [["--dry-run", "client"], []])
+def test_a_namespace_that_contradicts_a_file_is_refused_before_a_job_is_created(
+    dry_run: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_file(tmp_path, {"name": "a"}, {"generateName": "b-", "namespace": "x"})
+    kubeconfig = ["--kubeconfig", str(tmp_path / "none")]
+    assert main(["submit", *dry_run, *kubeconfig, "-n", "team", "-f", path]) == exit_codes.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "TrainingJob b-* is in namespace x, but -n is team: remove one of them" in err
+
+
+def test_a_name_that_the_api_server_generates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = a_file(tmp_path, {"generateName": "a-"})
+    assert main(["submit", "--dry-run", "client", "-f", path, "-o", "name"]) == exit_codes.OK
+    assert capsys.readouterr().out == "trainingjob.laneway.dev/a-*\n"

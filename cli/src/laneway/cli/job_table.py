@@ -10,7 +10,7 @@ from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
 from laneway.cli.listing import Listing, changed_objects
 from laneway.cli.output import table
-from laneway.sdk import TrainingJob, TrainingJobClient
+from laneway.sdk import TrainingJob, TrainingJobClient, job_object
 from laneway.sdk.job_object import state, status, waiting
 
 FORMATS = ("wide", "name")
@@ -27,7 +27,7 @@ def in_order(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
 
 def name_of(job: TrainingJob) -> str:
     """Return what ``-o name`` writes."""
-    return f"trainingjob.laneway.dev/{job.name}"
+    return f"trainingjob.laneway.dev/{job_object.name(job.object)}"
 
 
 def job_listing(*, namespaces: bool) -> Listing[TrainingJob]:

@@ -100,4 +100,9 @@ def _checked(document: dict[str, Any], where: str) -> dict[str, Any]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise CommandError(f"{where}: it has no metadata.name", USAGE)
+    for field in ("name", "generateName", "namespace"):
+        if not isinstance(value := metadata.get(field) or "", str):
+            raise CommandError(
+                f"{where}: its metadata.{field} is {value}, which is no text: write it in quotes", USAGE
+            )
     return document

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from laneway.api.job_conditions import SummaryState
+from laneway.sdk import job_object
 from laneway.sdk.cluster import MERGE, Cluster, Object, events_path, jobs_path
 from laneway.sdk.errors import JobFailedError, NotFoundError, WrongArgumentError
 from laneway.sdk.job import Event, TrainingJob, of_an_earlier_job
@@ -73,13 +74,11 @@ class TrainingJobClient:
             AlreadyExistsError: the namespace has a job of this name.
             InvalidJobError: a field is wrong.
         """
-        metadata = manifest.get("metadata") or {}
-        name = str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
         return TrainingJob(
             self.cluster.create(
                 jobs_path(self.namespace),
                 manifest,
-                what=self._what(name),
+                what=self._what(job_object.name(manifest)),
                 fieldManager=FIELD_MANAGER,
                 fieldValidation="Strict",
                 dryRun="All" if dry_run else None,

@@ -12,6 +12,12 @@ Object = Mapping[str, Any]
 ENDED = (ConditionType.COMPLETE, ConditionType.FAILED)
 
 
+def name(job: Object) -> str:
+    """Return a job's name; ``a-*`` where the API server is to generate one that begins with ``a-``."""
+    metadata = job.get("metadata") or {}
+    return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
+
+
 def status(job: Object) -> Object:
     """Return a job's status; empty before the operator's first visit."""
     return job.get("status") or {}

@@ -23,6 +23,7 @@ from laneway.sdk import (
     TrainingJob,
     TrainingJobClient,
     job_manifest,
+    job_object,
 )
 from laneway.sdk.trainers import DEFAULT_IMAGE
 
@@ -69,21 +70,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Create them in the file's order, until one is refused."""
-    manifests = list(_manifests(arguments))
+    manifests = [_in_namespace(manifest, arguments) for manifest in _manifests(arguments)]
     if arguments.dry_run == "client":
         for manifest in manifests:
             _report(TrainingJob(manifest), arguments, "")
         return OK
     client = open_client(arguments)
     for manifest in manifests:
-        namespace = _namespace(manifest, arguments) or client.namespace
+        namespace = manifest["metadata"].get("namespace") or client.namespace
         own = TrainingJobClient(namespace=namespace, cluster=client.cluster)
         _report(own.create_job(manifest, dry_run=arguments.dry_run == "server"), arguments, namespace)
     return OK
 
 
 def _manifests(arguments: Namespace) -> Iterator[dict[str, Any]]:
-    given = [f"--{name.replace('_', '-')}" for name in _OF_A_COMMAND if getattr(arguments, name)]
+    given = [_flag(name) for name in _OF_A_COMMAND if getattr(arguments, name) not in (None, [])]
     if bool(arguments.file) == bool(arguments.command):
         raise CommandError("submit needs -f FILE, or a command after --, such as -- python3 train.py", USAGE)
     if arguments.command:
@@ -97,8 +98,17 @@ def _manifests(arguments: Namespace) -> Iterator[dict[str, Any]]:
 _OF_A_COMMAND = ("name", "gpus", "workers", "image", "cpu", "memory", "env", "label", "pip", "priority_class")
 
 
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _job_of(arguments: Namespace) -> dict[str, Any]:
     """Return the TrainingJob that runs the command."""
+    for option in _OF_A_COMMAND:
+        if getattr(arguments, option) == "":
+            raise CommandError(f"{_flag(option)} is empty: give it a value, or leave it out", USAGE)
+    if arguments.workers is not None and arguments.workers < 1:
+        raise CommandError(f"--workers {arguments.workers}: write a whole number from 1", USAGE)
     resources = {"gpu": arguments.gpus or 1, "cpu": arguments.cpu, "memory": arguments.memory}
     common: dict[str, Any] = {
         "image": arguments.image or os.environ.get("LANEWAY_IMAGE") or DEFAULT_IMAGE,
@@ -147,16 +157,18 @@ def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     return {pair.partition("=")[0]: pair.partition("=")[2] for pair in given}
 
 
-def _namespace(manifest: dict[str, Any], arguments: Namespace) -> str | None:
-    """Return the namespace of a manifest, else of the command line."""
-    own: str | None = manifest["metadata"].get("namespace")
-    if own and arguments.namespace and own != arguments.namespace:
+def _in_namespace(manifest: dict[str, Any], arguments: Namespace) -> dict[str, Any]:
+    """Return a manifest with the namespace of the command line, if there is one; it may not have another."""
+    metadata, wanted = manifest["metadata"], arguments.namespace
+    if not wanted:
+        return manifest
+    if metadata.get("namespace") not in (None, "", wanted):
         raise CommandError(
-            f"TrainingJob {manifest['metadata'].get('name')} is in namespace {own}, but -n is "
-            f"{arguments.namespace}: remove one of them",
+            f"TrainingJob {job_object.name(manifest)} is in namespace {metadata['namespace']}, but -n is {wanted}: "
+            "remove one of them",
             USAGE,
         )
-    return own or arguments.namespace
+    return {**manifest, "metadata": {**metadata, "namespace": wanted}}
 
 
 def _report(job: TrainingJob, arguments: Namespace, namespace: str) -> None:

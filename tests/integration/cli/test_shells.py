@@ -77,7 +77,7 @@ def test_names_of_jobs_are_completed(shell: str, tmp_path: Path) -> None:
     def jobs(path: str) -> Answer:
         asked.append(path)
         items = [{"metadata": {"name": name}} for name in ("bert-1", "bert-2", "digits")]
-        return 200, json.dumps({"items": items}).encode()
+        return 200, json.dumps({"kind": "List", "items": items}).encode()
 
     with FakeAPIServer(jobs) as server:
         kubeconfig = tmp_path / "config"
@@ -89,7 +89,7 @@ def test_names_of_jobs_are_completed(shell: str, tmp_path: Path) -> None:
 
 def written_to(output: int, words: list[str], tmp_path: Path) -> tuple[int, str]:
     """The exit code and the errors of a command in a cluster without objects, whose output fits into Python's buffer."""
-    listed = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+    listed = json.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []}).encode()
     with FakeAPIServer(lambda path: (200, listed)) as server:
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(json.dumps(a_kubeconfig(server.address)), encoding="utf-8")

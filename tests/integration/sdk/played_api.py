@@ -31,7 +31,7 @@ class Answer:
 def objects(*items: Object, version: str = "1", more: str = "") -> Answer:
     """A list, or a page of one."""
     metadata = {"resourceVersion": version, "continue": more}
-    return Answer(json.dumps({"items": list(items), "metadata": metadata}).encode())
+    return Answer(json.dumps({"kind": "List", "items": list(items), "metadata": metadata}).encode())
 
 
 def events(*changes: tuple[str, Object], end: str = "complete") -> Answer:
@@ -42,7 +42,7 @@ def events(*changes: tuple[str, Object], end: str = "complete") -> Answer:
 
 def document(value: Object, status: int = 200) -> Answer:
     """One object."""
-    return Answer(json.dumps(value).encode(), status)
+    return Answer(json.dumps({"kind": "Object", **value}).encode(), status)
 
 
 class PlayedAPI:

@@ -89,6 +89,7 @@ NO_LEADER = ("ERROR", {"code": 500, "message": "etcdserver: leader changed"})
         ("the changes are gone, said at once", [document({"message": "gone"}, 410)], ["1", "5"]),
         ("the API server does not know the rights yet", [events(bookmark(2)), FORBIDDEN], ["1", "2", "2"]),
         ("a proxy answers", [Answer(b"<html>\n")], ["1", "1"]),
+        ("a proxy answers with JSON", [Answer(b"{}\n"), Answer(b"[]\n"), Answer(b"null\n")], ["1"] * 4),
     ],
 )
 def test_a_wait_goes_on(

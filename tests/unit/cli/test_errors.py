@@ -60,8 +60,12 @@ class Answers:
 
     def __init__(self) -> None:
         self.status, self.message, self.address = 200, "", ""
+        self.body: str | None = None
+        """In place of a status with the message."""
 
     def to(self, path: str) -> Answer:
+        if self.body is not None:
+            return self.status, self.body.encode()
         if self.status == 404 and "/apis/laneway.dev/" in path:
             return 404, b"404 page not found\n"  # as for any group that it does not know
         return self.status, json.dumps({"kind": "Status", "message": self.message}).encode()
@@ -105,6 +109,17 @@ def test_a_cluster_without_the_custom_resources(
     assert code == exit_codes.NOT_FOUND
     want = "the cluster has no TrainingJobs: install Laneway first, as docs/operate/README.md of its repository says"
     assert said == want
+
+
+@pytest.mark.parametrize("verb", ALL)
+@pytest.mark.parametrize("body", ["{}", "null", '[["kind", "List"]]', "<html>"])
+def test_another_server_than_an_api_server(
+    body: str, verb: str, answers: Answers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy at which the user is to sign in, for example."""
+    answers.body = body
+    want = f"cannot reach the cluster at {answers.address}: it answers, and is no API server"
+    assert sentence(verb, a_kubeconfig(answers.address), capfd) == (exit_codes.UNREACHABLE, want)
 
 
 NO_PROGRAM = {

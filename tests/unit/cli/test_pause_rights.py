@@ -21,7 +21,7 @@ def answer(path: str) -> Answer:
     if "/gpunodes/" in path:
         return 403, json.dumps({"kind": "Status", "message": "gpunodes.laneway.dev is forbidden"}).encode()
     found = {"items": [WORKER]} if "/pods" in path else {"metadata": {"name": "digits", "uid": "j"}}
-    return 200, json.dumps(found).encode()
+    return 200, json.dumps({"kind": "Object", **found}).encode()
 
 
 def test_it_says_who_may_pause_and_what_a_user_can_do(

@@ -194,14 +194,21 @@ class Cluster:
         response = self._send(method, path, what, query, body, content_type, _ANSWER_SECONDS)
         with self.errors(what):
             data = response.data
-        return self.parsed(data)
+        return self.parsed(data, "kind", "gitVersion")  # the latter is of /version, which alone has no kind
 
-    def parsed(self, text: bytes) -> Object:
-        """Return the object that an answer, or a line of it, holds."""
+    def parsed(self, text: bytes, *fields: str) -> Object:
+        """Return the object that an answer, or a line of it, holds. It has one of these fields at least.
+
+        Raises:
+            UnreachableError: it has none, or is no object: another server answers, such as a proxy at which the user is to sign in.
+        """
         try:
-            return dict(json.loads(text))
-        except ValueError as error:
-            raise UnreachableError(self._unreachable("it answers, and is no API server")) from error
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or found.keys().isdisjoint(fields):
+            raise UnreachableError(self._unreachable("it answers, and is no API server"))
+        return found
 
     def _send(
         self,

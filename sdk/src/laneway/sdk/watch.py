@@ -127,7 +127,7 @@ class ObjectWatch:
         for piece in () if self._closed.is_set() else self._stream:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                event = self._cluster.parsed(line)
+                event = self._cluster.parsed(line, "type")
                 if event["type"] == "ERROR":
                     status = event["object"]
                     code, reason = int(status.get("code") or 500), str(status.get("reason"))

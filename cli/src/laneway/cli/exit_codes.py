@@ -27,7 +27,9 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-def exit_code_of(error: LanewayError) -> int:
-    """Return the exit code for an error of the SDK."""
+def exit_code_of(error: CommandError | LanewayError) -> int:
+    """Return the exit code for an error of a command or of the SDK."""
+    if isinstance(error, CommandError):
+        return error.exit_code
     codes = {NotFoundError: NOT_FOUND, UnreachableError: UNREACHABLE, WrongArgumentError: USAGE}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)

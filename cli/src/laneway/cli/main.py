@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from laneway.cli.exit_codes import FAILED, INTERRUPTED, USAGE, CommandError, exit_code_of
-from laneway.cli.output import printable
+from laneway.cli.exit_codes import FAILED, INTERRUPTED, USAGE, CommandError
+from laneway.cli.output import printable, report
 from laneway.cli.verbs import (
     board,
     completion,
@@ -99,15 +99,11 @@ def _discard_output() -> None:
 
 
 def _run(program: str, parsed: Namespace) -> int:
-    """Run a verb; write an error that users can understand in one sentence."""
+    """Run a verb; write an error in one sentence."""
     try:
         return int(_VERBS[parsed.verb].run(parsed))
-    except CommandError as error:
-        print(printable(f"{program}: {error}"), file=sys.stderr)
-        return error.exit_code
-    except LanewayError as error:
-        print(printable(f"{program}: {error}"), file=sys.stderr)
-        return exit_code_of(error)
+    except (CommandError, LanewayError) as error:
+        return report(program, error)
 
 
 def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:

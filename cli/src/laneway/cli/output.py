@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import yaml
+from laneway.cli.exit_codes import CommandError, exit_code_of
+from laneway.sdk import LanewayError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What steers a terminal or turns the direction of a text; not a tab or the end of a line."""
@@ -17,6 +19,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 def printable(text: str) -> str:
     """Return a text with its control characters as escapes: words of users, such as a worker's last ones, must not steer a terminal."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def report(program: str, error: CommandError | LanewayError) -> int:
+    """Write an error in one sentence that users can understand, and return its exit code."""
+    print(printable(f"{program}: {error}"), file=sys.stderr)
+    return exit_code_of(error)
 
 
 def write_object(value: Any, output: str) -> None:

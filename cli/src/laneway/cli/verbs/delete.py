@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from laneway.cli.exit_codes import OK
-from laneway.cli.verbs.options import add_job_arguments, open_client
-from laneway.sdk import NotFoundError
+from laneway.cli.verbs.options import add_job_arguments, for_each_job
+from laneway.sdk import NotFoundError, TrainingJobClient
 
 HELP = "Delete TrainingJobs"
 
@@ -21,17 +20,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Delete them, in the order of the command line."""
-    client = open_client(arguments)
-    for name in arguments.name:
+    """Delete them."""
+
+    def delete(client: TrainingJobClient, name: str) -> None:
         try:
             client.delete_job(name)
         except NotFoundError:
             if not arguments.ignore_not_found:
                 raise
-            continue
+            return
         if arguments.wait:
             for _ in client.watch_job(name):  # it ends when the job is gone
                 pass
         print(f"TrainingJob {name} deleted.")
-    return OK
+
+    return for_each_job(arguments, delete)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from laneway.sdk import ForbiddenError, LanewayError, TrainingJobClient, UnauthorizedError
+from laneway.cli.exit_codes import OK, CommandError
+from laneway.cli.output import report
+from laneway.sdk import (
+    ForbiddenError,
+    LanewayError,
+    TrainingJobClient,
+    UnauthorizedError,
+    UnreachableError,
+)
 from laneway.sdk.cluster import Object, gpu_nodes_path
 from laneway.sdk.watch import ObjectWatch
 
@@ -16,7 +24,11 @@ _GPU_NODES = "GPUNodes"
 
 def add_job_arguments(parser: ArgumentParser, *, several: bool = False) -> None:
     """Add the arguments of a verb on one TrainingJob, or on several: the names, and the cluster."""
-    kind = "names of the TrainingJobs" if several else "name of the TrainingJob"
+    kind = (
+        "names of the TrainingJobs; one that fails does not stop the others"
+        if several
+        else "name of the TrainingJob"
+    )
     name = parser.add_argument("name", nargs="+" if several else None, help=kind)
     name.completer = _job_names  # type: ignore[attr-defined]  # argcomplete's hook
     add_cluster_options(parser)
@@ -62,6 +74,27 @@ def open_client(arguments: Namespace) -> TrainingJobClient:
     return TrainingJobClient(
         namespace=arguments.namespace, kubeconfig=arguments.kubeconfig, context=arguments.context
     )
+
+
+def for_each_job(arguments: Namespace, act: Callable[[TrainingJobClient, str], None]) -> int:
+    """Act on each TrainingJob of the command line, in its order. As kubectl does, go on after a failure, and report all at the end.
+
+    What no other job can escape ends it: a cluster that does not answer, or that refuses the credentials.
+
+    Returns:
+        The exit code: that of the first failure.
+    """
+    client = open_client(arguments)
+    failures: list[CommandError | LanewayError] = []
+    for name in arguments.name:
+        try:
+            act(client, name)
+        except (CommandError, LanewayError) as error:
+            failures.append(error)
+            if isinstance(error, (UnauthorizedError, UnreachableError)):
+                break
+    codes = [report(arguments.program, error) for error in failures]
+    return codes[0] if codes else OK
 
 
 def _job_names(parsed_args: Namespace, **_: object) -> Sequence[str]:

@@ -9,9 +9,9 @@ from functools import partial
 
 from laneway.api.names import JOB_LABEL
 from laneway.api.orders import Order
-from laneway.cli.exit_codes import FAILED, OK, CommandError
+from laneway.cli.exit_codes import CommandError
 from laneway.cli.gpu_node_orders import GPUNodeOrders
-from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.cli.verbs.options import add_job_arguments, for_each_job
 from laneway.sdk import ForbiddenError, TrainingJobClient, UnauthorizedError
 from laneway.sdk.cluster import Object, pods_path
 
@@ -40,12 +40,12 @@ class Verb:
 
     def run(self, arguments: Namespace) -> int:
         """Give or withdraw the order, for each job and each of its running workers."""
-        client = open_client(arguments)
-        for name in arguments.name:
+
+        def order(client: TrainingJobClient, name: str) -> None:
             client.get_job(name)
             pods = _running(client, name)
             if not pods:
-                raise CommandError(f"TrainingJob {name} has no running workers to {self._name}", FAILED)
+                raise CommandError(f"TrainingJob {name} has no running workers to {self._name}")
             for node, on_node in sorted(_by_node(pods).items()):
                 change = (
                     partial(self._give, on_node, arguments.reason)
@@ -55,7 +55,8 @@ class Verb:
                 _change(GPUNodeOrders(client.cluster, node), change, name)
             for pod in pods:
                 print(f"{pod['metadata']['name']} on {pod['spec']['nodeName']} {self.done}")
-        return OK
+
+        return for_each_job(arguments, order)
 
     @property
     def _name(self) -> str:

@@ -7,9 +7,11 @@ import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from laneway.cli.exit_codes import OK, CommandError
-from laneway.cli.verbs.options import add_job_arguments, open_client
+from laneway.cli.exit_codes import CommandError
+from laneway.cli.verbs.options import add_job_arguments, for_each_job
+from laneway.sdk import TrainingJobClient
 from laneway.sdk.job_object import state, status
 
 
@@ -25,31 +27,32 @@ class Verb:
         add_job_arguments(parser, several=True)
 
     def run(self, arguments: Namespace) -> int:
-        """Change them, in the order of the command line."""
-        client = open_client(arguments)
-        for name in arguments.name:
-            job = client.get_job(name).object
-            if not self.suspends and not job["spec"].get("suspend"):
-                by_order = (
-                    f": {arguments.program} unpause resumes paused workers" if state(job) == "Paused" else ""
-                )
-                raise CommandError(f"TrainingJob {name} is not suspended{by_order}")
-            if self.suspends:
-                with warnings.catch_warnings(record=True) as found:
-                    warnings.simplefilter("always", UserWarning)
-                    client.suspend_job(name)
-                for each in found:
-                    print(f"laneway: {each.message}", file=sys.stderr)
-                effect = (
-                    "its workers have their grace period to save a checkpoint, and end"
-                    if status(job).get("placement")
-                    else "it does not start until it is resumed"
-                )
-                print(f"TrainingJob {name} suspended; {effect}.")
-            else:
-                client.resume_job(name)
-                print(f"TrainingJob {name} resumed; it is scheduled again.")
-        return OK
+        """Change them."""
+        return for_each_job(arguments, _suspend if self.suspends else partial(_resume, arguments.program))
+
+
+def _suspend(client: TrainingJobClient, name: str) -> None:
+    job = client.get_job(name).object
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        client.suspend_job(name)
+    for each in found:
+        print(f"laneway: {each.message}", file=sys.stderr)
+    effect = (
+        "its workers have their grace period to save a checkpoint, and end"
+        if status(job).get("placement")
+        else "it does not start until it is resumed"
+    )
+    print(f"TrainingJob {name} suspended; {effect}.")
+
+
+def _resume(program: str, client: TrainingJobClient, name: str) -> None:
+    job = client.get_job(name).object
+    if not job["spec"].get("suspend"):
+        by_order = f": {program} unpause resumes paused workers" if state(job) == "Paused" else ""
+        raise CommandError(f"TrainingJob {name} is not suspended{by_order}")
+    client.resume_job(name)
+    print(f"TrainingJob {name} resumed; it is scheduled again.")
 
 
 VERBS: Mapping[str, Verb] = {

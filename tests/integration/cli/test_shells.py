@@ -148,6 +148,40 @@ def test_kubectl_completes(words: list[str], want: list[str]) -> None:
     assert done.stdout.splitlines() == [*want, ":4"]
 
 
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        ([], ["--context=c"]),
+        (["--context", "second"], ["--context=second"]),
+        (["--kubeconfig=~/b"], ["--kubeconfig={home}/b", "--context=second"]),
+    ],
+)
+def test_exec_hands_the_chosen_cluster_to_kubectl(words: list[str], want: list[str], tmp_path: Path) -> None:
+    """KUBECONFIG names two files, each with a current context."""
+    pod = {"kind": "Pod", "spec": {"containers": [{"name": "trainer"}]}}
+    with FakeAPIServer(lambda path: (200, json.dumps(pod).encode())) as server:
+        for name, context in (("a", "c"), ("b", "second")):
+            text = json.dumps(a_kubeconfig(server.address)).replace('"c"', f'"{context}"')
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        kubectl = tmp_path / "kubectl"
+        kubectl.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+        kubectl.chmod(0o755)
+        environment = {
+            "PATH": str(tmp_path),
+            "HOME": str(tmp_path),
+            "KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b",
+        }
+        done = subprocess.run(
+            [LANEWAY, *words, "exec", "digits", "--", "ls"],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+    cluster = done.stdout.partition("exec\n")[0].splitlines()
+    assert cluster == [word.format(home=tmp_path) for word in want]
+
+
 def test_exec_says_that_it_needs_kubectl(tmp_path: Path) -> None:
     done = subprocess.run(
         [LANEWAY, "exec", "digits", "--", "ls"],

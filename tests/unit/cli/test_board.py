@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 import yaml
+from laneway.cli.cluster_access import cluster_access
 from laneway.cli.exit_codes import FAILED
-from laneway.cli.kubeconfig import kubeconfig_access
 from laneway.cli.main import main
 from laneway.sdk import UnreachableError
+
+from tests.support import pod_environment
+from tests.support.pod_environment import enter_pod
 
 SERVER = {"server": "https://192.0.2.1:6443"}
 
@@ -48,7 +53,7 @@ def plugin(program: str) -> dict[str, Any]:
 
 
 def test_the_token_of_the_kubeconfig_is_the_credential(tmp_path: Path) -> None:
-    own = kubeconfig_access(kubeconfig(tmp_path, {"token": "t0ken"}), None)
+    own = cluster_access(kubeconfig(tmp_path, {"token": "t0ken"}), None)
     assert own.endpoint.url == SERVER["server"]
     assert asyncio.run(own.credential()) == "Bearer t0ken"
 
@@ -59,7 +64,7 @@ def test_a_credential_plugin_is_asked(tmp_path: Path) -> None:
         "kind": "ExecCredential",
         "status": {"token": "of-the-plugin"},
     }
-    own = kubeconfig_access(kubeconfig(tmp_path, plugin(f"print({json.dumps(json.dumps(answer))})")), None)
+    own = cluster_access(kubeconfig(tmp_path, plugin(f"print({json.dumps(json.dumps(answer))})")), None)
     assert asyncio.run(own.credential()) == "Bearer of-the-plugin"
 
 
@@ -68,14 +73,26 @@ def test_the_server_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path: P
         path = kubeconfig(
             tmp_path, {"token": "t"}, **{"insecure-skip-tls-verify": skip, "tls-server-name": "k8s"}
         )
-        endpoint = kubeconfig_access(path, None).endpoint
+        endpoint = cluster_access(path, None).endpoint
         assert endpoint.context is not None
         assert (endpoint.context.verify_mode, endpoint.server_name) == (mode, "k8s")
 
 
 def test_without_a_kubeconfig_it_says_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="set KUBECONFIG or give the path of one"):
-        kubeconfig_access(str(tmp_path / "missing"), None)
+        cluster_access(str(tmp_path / "missing"), None)
+
+
+def test_in_a_pod_without_a_kubeconfig_the_service_account_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_pod(tmp_path, monkeypatch)
+    shutil.copy(certifi.where(), tmp_path / "ca.crt")
+    own = cluster_access(None, None)
+    assert own.endpoint.url == pod_environment.SERVER
+    assert asyncio.run(own.credential()) == f"bearer {pod_environment.TOKEN}"
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, {"token": "t0ken"}))
+    assert asyncio.run(cluster_access(None, None).credential()) == "Bearer t0ken"
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

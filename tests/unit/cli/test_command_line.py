@@ -13,13 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from kubernetes.config import incluster_config
 from laneway.cli import exit_codes
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import CommandError
 from laneway.cli.main import command_parser, main, parse
 from laneway.cli.verbs.wait import exit_code
-from laneway.sdk.cluster import Cluster
 
 from hack.reference.cli import cli_page
 from tests.support.training_jobs import a_condition, a_job
@@ -191,17 +189,6 @@ def test_a_command_belongs_to_some_verbs_only(capsys: pytest.CaptureFixture[str]
         main(["list", "--", "ls"])
     assert exit_.value.code == exit_codes.USAGE
     assert "list takes no command after --" in capsys.readouterr().err
-
-
-def test_in_a_pod_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, content in (("token", "secret"), ("ca.crt", "certificate"), ("namespace", "team\n")):
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    assert Cluster().namespace == "team"
 
 
 def test_the_reference_page_has_each_verb_and_flag() -> None:

@@ -39,8 +39,8 @@ class TrainingJobClient:
         """Use a cluster with the user's own rights.
 
         Args:
-            namespace: None: that of the kubeconfig's context; in a pod without a kubeconfig, the pod's.
-            kubeconfig: path; None: ``KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
+            namespace: None: that of the kubeconfig's context; with a pod's service account, the pod's.
+            kubeconfig: path; None: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's service account.
             context: context of the kubeconfig; None: its current one.
             cluster: of another client, to share its connections; the kubeconfig and the context are not used then.
 

@@ -1,4 +1,4 @@
-"""Requests to the API server that the user's kubeconfig names. Only this module and ``kubeconfig`` use the Kubernetes client.
+"""Requests to the API server of the user's choice. Only this module and ``kubeconfig`` use the Kubernetes client.
 
 Objects are plain dictionaries, in the API server's own form. Paths are the API server's, too, so that one method serves each kind.
 """
@@ -6,11 +6,9 @@ Objects are plain dictionaries, in the API server's own form. Paths are the API 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from laneway.api.names import GROUP, VERSION
@@ -27,7 +25,7 @@ from laneway.sdk.errors import (
     UnreachableError,
     WrongArgumentError,
 )
-from laneway.sdk.kubeconfig import load_kubeconfig
+from laneway.sdk.kubeconfig import load_config
 from laneway.sdk.outage import Outage
 
 Object = dict[str, Any]
@@ -116,9 +114,10 @@ class Cluster:
     """The API server, with the user's own rights."""
 
     def __init__(self, *, kubeconfig: str | None = None, context: str | None = None) -> None:
-        """Load the kubeconfig: the given file, else KUBECONFIG, else the pod's service account, else ~/.kube/config.
+        """Choose a cluster as ``laneway.sdk.kubeconfig.load_config`` does.
 
-        ``namespace`` is the namespace of the kubeconfig's context, or the pod's; ``server`` is the API server's address.
+        ``context`` is the kubeconfig's context, or None for the pod's service account; ``namespace`` is the namespace of either;
+        ``server`` is the API server's address.
 
         Raises:
             UnreachableError: there is no kubeconfig, or it is wrong.
@@ -126,10 +125,8 @@ class Cluster:
         from kubernetes import client
 
         settings = client.Configuration()
-        if kubeconfig or os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-            self.namespace = load_kubeconfig(settings, kubeconfig, context)
-        else:
-            self.namespace = _load_service_account(settings)
+        choice = load_config(settings, kubeconfig, context)
+        self.context, self.namespace = choice.context, choice.namespace
         settings.retries = 1
         settings.keep_alive = True  # notices a dead connection, however long a log is silent
         self.outage = Outage()
@@ -304,18 +301,3 @@ def refusal(status: int, body: bytes, reason: str, what: str) -> LanewayError:
     other = UnreachableError if is_temporary(status) else LanewayError
     kind, text = kinds.get(status, (other, f"{what}: {message or reason}"))
     return kind(text)
-
-
-def _load_service_account(settings: Any) -> str:
-    """Load the service account of the pod that this process runs in, and return the pod's namespace: a file beside the token."""
-    from kubernetes import config
-    from kubernetes.config import incluster_config
-
-    try:
-        config.load_incluster_config(client_configuration=settings)
-        path = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
-        return path.read_text(encoding="utf-8").strip() or "default"
-    except (config.ConfigException, OSError) as error:
-        raise UnreachableError(
-            f"the pod's service account cannot be used: {error}; set KUBECONFIG"
-        ) from error

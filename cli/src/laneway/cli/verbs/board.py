@@ -35,9 +35,9 @@ def run(arguments: Namespace) -> int:
     from laneway.board.access import OwnKubeconfig
     from laneway.board.main import serve
     from laneway.board.server import application
-    from laneway.cli.kubeconfig import kubeconfig_access
+    from laneway.cli.cluster_access import cluster_access
 
-    own = kubeconfig_access(arguments.kubeconfig, arguments.context)
+    own = cluster_access(arguments.kubeconfig, arguments.context)
     try:
         listener = socket.create_server((_ADDRESS, arguments.port))
     except (OSError, OverflowError) as error:

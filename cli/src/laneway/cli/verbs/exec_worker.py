@@ -35,9 +35,8 @@ def run(arguments: Namespace) -> int:
     client, name = open_client(arguments), f"{arguments.name}-{arguments.worker}"
     pod = client.cluster.get(pods_path(client.namespace, name), what=f"worker {name}")
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
-    cluster = [
-        f"--{flag}={value}" for flag in ("kubeconfig", "context") if (value := getattr(arguments, flag))
-    ]
+    chosen = {"kubeconfig": arguments.kubeconfig, "context": client.cluster.context}
+    cluster = [f"--{flag}={os.path.expanduser(value)}" for flag, value in chosen.items() if value]
     sys.stdout.flush()
     os.execv(
         kubectl,

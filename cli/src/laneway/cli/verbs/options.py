@@ -40,13 +40,13 @@ def add_cluster_options(parser: ArgumentParser, *, default: str | None = SUPPRES
         "-n",
         "--namespace",
         default=default,
-        help="namespace of the request (default: the kubeconfig context's namespace; in a pod, the pod's)",
+        help="namespace of the request (default: the context's; with a pod's service account, the pod's)",
     )
     parser.add_argument("--context", default=default, help="name of the kubeconfig context to use")
     parser.add_argument(
         "--kubeconfig",
         default=default,
-        help="path to the kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)",
+        help="path to the kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)",
     )
 
 

@@ -1,4 +1,4 @@
-"""The kubeconfig's API server and credential for the board, which sends requests of its own."""
+"""The API server and the credential of the user's choice for the board, which sends requests of its own."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from dataclasses import dataclass
 from kubernetes import client, config
 from laneway.board.api_server import Credential, Endpoint, UnreachableError, tls_context
 from laneway.cli.exit_codes import UNREACHABLE, CommandError
-from laneway.sdk.kubeconfig import load_kubeconfig
+from laneway.sdk.kubeconfig import load_config
 
 
 @dataclass(frozen=True)
-class KubeconfigAccess:
-    """What a kubeconfig's context gives: the API server, and the rights of its user."""
+class ClusterAccess:
+    """What a kubeconfig's context or a pod's service account gives: the API server, and someone's rights."""
 
     endpoint: Endpoint
     credential: Credential
 
 
-def kubeconfig_access(kubeconfig: str | None, context: str | None) -> KubeconfigAccess:
-    """Load a context of the given file, else of KUBECONFIG, else of ~/.kube/config.
+def cluster_access(kubeconfig: str | None, context: str | None) -> ClusterAccess:
+    """Choose a cluster as the SDK does.
 
     Raises:
-        UnreachableError: of the SDK; there is none, or it is wrong.
-        CommandError: its certificates are wrong.
+        UnreachableError: of the SDK; there is no kubeconfig, or it is wrong.
+        CommandError: the certificates are wrong.
     """
     settings = client.Configuration()
-    load_kubeconfig(settings, kubeconfig, context)
+    load_config(settings, kubeconfig, context)
     try:
         tls = tls_context(settings.ssl_ca_cert)
         if settings.cert_file:
             tls.load_cert_chain(settings.cert_file, settings.key_file)
     except OSError as error:
-        raise CommandError(f"the kubeconfig's certificates cannot be read: {error}", UNREACHABLE) from error
+        raise CommandError(
+            f"the certificates for {settings.host} cannot be read: {error}", UNREACHABLE
+        ) from error
     if not settings.verify_ssl:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     endpoint = Endpoint(settings.host, tls, settings.tls_server_name or None, settings.proxy or None)
-    return KubeconfigAccess(endpoint, _credential(settings))
+    return ClusterAccess(endpoint, _credential(settings))
 
 
 def _credential(settings: client.Configuration) -> Credential:
@@ -49,6 +51,6 @@ def _credential(settings: client.Configuration) -> Credential:
                 settings.get_api_key_with_prefix, "BearerToken", alias="authorization"
             )
         except (config.ConfigException, OSError) as error:
-            raise UnreachableError(f"the kubeconfig gives no credential: {error}") from error
+            raise UnreachableError(f"there is no credential for {settings.host}: {error}") from error
 
     return credential

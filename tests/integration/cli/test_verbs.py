@@ -170,6 +170,46 @@ def test_a_dry_run_at_the_server_stores_nothing(shell: Shell) -> None:
     assert 'unknown field "spec.worker"' in shell.err
 
 
+def test_kubectl_creates_what_a_dry_run_prints_in_the_same_namespace(shell: Shell) -> None:
+    assert shell.submit(JOB, "--dry-run", "client") == exit_codes.OK
+    shell.kubectl("create", "-f", "-", standard_input=shell.out)
+    assert shell.run("get", "digits") == exit_codes.OK
+    generated = {**JOB, "metadata": {"generateName": "digits-"}}
+    assert shell.submit(generated, "-o", "name") == exit_codes.OK
+    assert shell.out.startswith("trainingjob.laneway.dev/digits-")
+
+
+def test_a_missing_job_keeps_no_other_from_being_deleted(shell: Shell) -> None:
+    for name in ("one", "two"):
+        shell.submit({**JOB, "metadata": {"name": name}})
+    assert shell.run("delete", "one", "nox", "two", "--wait") == exit_codes.NOT_FOUND
+    assert shell.out == "TrainingJob one deleted.\nTrainingJob two deleted.\n"
+    assert shell.err == f"laneway: TrainingJob nox in namespace {shell.namespace} not found\n"
+    assert shell.run("list", "-o", "name") == exit_codes.OK
+    assert shell.out == ""
+
+
+def test_a_deleted_job_is_shown_once_more_by_a_list_that_is_watched(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = ObjectWatch.snapshots
+
+    def snapshots_of_a_deletion(watch: ObjectWatch) -> Iterator[list[dict[str, Any]]]:
+        found = snapshots(watch)
+        yield next(found)
+        shell.kubectl("delete", "trainingjob", "digits", "-n", shell.namespace)
+        for objects in found:
+            yield objects
+            if not objects:
+                raise KeyboardInterrupt
+
+    shell.submit(JOB)
+    monkeypatch.setattr(ObjectWatch, "snapshots", snapshots_of_a_deletion)
+    assert shell.run("list", "-w") == exit_codes.INTERRUPTED
+    lines = [line.split()[:2] for line in shell.out.splitlines()]
+    assert (lines[1], lines[-1]) == (["digits", "Pending"], ["digits", "Deleted"])
+
+
 def test_a_script_is_submitted(shell: Shell, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('hello')\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import yaml
 from laneway.cli.job_table import changed_jobs, job_listing
 from laneway.sdk import TrainingJob
 
-from tests.support.training_jobs import a_condition, a_job
+from tests.support.training_jobs import a_condition, a_job, a_reason
 
 
 def seen(name: str, version: int, state: str = "Running") -> TrainingJob:
@@ -34,8 +34,29 @@ def test_each_job_is_written_when_it_has_changed(capsys: pytest.CaptureFixture[s
         ["a", "Running"],
         ["b", "Running"],
         ["b", "Complete"],
+        ["a", "Deleted"],
         ["c", "Running"],
     ]
+
+
+def test_a_job_of_the_same_name_follows_the_deleted_one(capsys: pytest.CaptureFixture[str]) -> None:
+    again = seen("a", 2)
+    again.object["metadata"]["uid"] = "another"
+    job_listing(namespaces=False).show_changes(changed_jobs([[seen("a", 1)], [again]]), None)
+    states = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert states == ["STATE", "Running", "Deleted", "Running"]
+
+
+def test_a_job_that_is_gone_waits_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = seen("a", 1)
+    waits = TrainingJob(
+        {**waits.object, "status": {"state": "Pending", "reason": "GPUsBusy", "waiting": a_reason()}}
+    )
+    job_listing(namespaces=False).show_changes(changed_jobs([[waits], []]), None)
+    before, after = (line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    position = 7
+    assert (before[:3], before[position]) == (["a", "Pending", "GPUsBusy"], "2")
+    assert (after[:3], after[position]) == (["a", "Deleted", "-"], "-")
 
 
 @pytest.mark.parametrize("output", ["json", "yaml", "name"])

@@ -107,6 +107,7 @@ def test_a_queue_that_is_watched_shows_each_change(
         [b, runs("a", 2), c],
         [waits("b", 2, position=1), runs("a", 2), c],
         [waits("b", 3, position=2), runs("a", 2), waits("c", 2, position=1)],
+        [waits("b", 3, position=2)],
     ]
     assert main(["queue", "--watch"]) == 0
     words = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]

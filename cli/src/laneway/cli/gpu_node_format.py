@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
@@ -114,6 +114,12 @@ class ContainerOnGPU:
         """The entry of ``status.gpus[].sessions`` in the GPUNode, with the node and the GPU."""
         place = {"node": self.report.name, "index": self.gpu.index, "uuid": self.gpu.uuid}
         return {**place, **self.session.to_json()}
+
+
+def ended(container: ContainerOnGPU) -> ContainerOnGPU:
+    """Return a container that is gone as the table shows it, with its last figures."""
+    session = container.session.model_copy(update={"state": SessionState.ENDED})
+    return replace(container, session=session)
 
 
 def containers_on_gpus(reports: Sequence[NodeReport], namespace: str | None) -> list[ContainerOnGPU]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from laneway.cli import job_format, progress_format
 from laneway.cli.job_format import Object
-from laneway.cli.listing import Listing, changed_objects
+from laneway.cli.listing import Change, Listing, changed_objects
 from laneway.cli.output import table
 from laneway.sdk import TrainingJob, TrainingJobClient, job_object
 from laneway.sdk.job_object import state, status, waiting
@@ -36,7 +37,7 @@ def job_listing(*, namespaces: bool) -> Listing[TrainingJob]:
     def lines(jobs: Sequence[TrainingJob], wide: bool) -> str:
         return job_table([job.object for job in jobs], time.time(), namespaces=namespaces, wide=wide)
 
-    return listing_of_jobs(lines, in_order)
+    return replace(listing_of_jobs(lines, in_order), gone=_deleted)
 
 
 def listing_of_jobs(
@@ -50,6 +51,12 @@ def listing_of_jobs(
         arrange=arrange,
         name=name_of,
     )
+
+
+def _deleted(job: TrainingJob) -> TrainingJob:
+    """Return a job that was deleted, or that its labels no longer select, as the table shows it."""
+    gone = {"state": "Deleted", "reason": None, "waiting": None}
+    return TrainingJob({**job.object, "status": {**status(job.object), **gone}})
 
 
 def show_selected(
@@ -71,8 +78,8 @@ def show_selected(
         listing.show(client.list_jobs(**selection), arguments.output, empty=f"{empty}{where}.")
 
 
-def changed_jobs(snapshots: Iterable[Sequence[TrainingJob]]) -> Iterator[list[TrainingJob]]:
-    """Yield all jobs, then those that are new or have changed."""
+def changed_jobs(snapshots: Iterable[Sequence[TrainingJob]]) -> Iterator[Change[TrainingJob]]:
+    """Yield all jobs, then those that are new, have changed or are gone."""
     return changed_objects(snapshots, lambda job: job.object["metadata"])
 
 

@@ -14,6 +14,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Change(Generic[T]):
+    """What a change of the cluster leaves to be shown."""
+
+    items: Sequence[T]
+    """New and changed objects; the first time all."""
+
+    gone: Sequence[T] = ()
+    """As they were last seen."""
+
+
+@dataclass(frozen=True)
 class Listing(Generic[T]):
     """How a verb shows its objects."""
 
@@ -32,6 +43,9 @@ class Listing(Generic[T]):
     envelope: Mapping[str, Any] = field(default_factory=lambda: {"apiVersion": "v1", "kind": "List"})
     """What JSON and YAML have beside ``items``."""
 
+    gone: Callable[[T], T] | None = None
+    """Returns an object that is gone as the table shows it; None: the table does not show it."""
+
     def show(self, items: Iterable[T], output: str | None, *, empty: str = "") -> None:
         """Write the objects; in place of an empty table, a sentence if there is one."""
         arranged = self.arrange(items)
@@ -43,26 +57,40 @@ class Listing(Generic[T]):
         else:
             print(self.table(arranged, output == "wide") if arranged or not empty else empty)
 
-    def show_changes(self, changes: Iterable[Iterable[T]], output: str | None) -> None:
-        """Write all objects, then those of each change, until the changes end; a table has its header once."""
-        for number, items in enumerate(changes):
-            changed = self.arrange(items)
+    def show_changes(self, changes: Iterable[Change[T]], output: str | None) -> None:
+        """Write all objects, then those of each change, until the changes end.
+
+        A table has its header once, and shows what is gone. The other formats do not: what they print is there.
+        """
+        for number, change in enumerate(changes):
+            changed = self.arrange(change.items)
             if output in ("json", "yaml"):
                 for each in changed:
                     write_document(dict(self.document(each)), output)
             elif output == "name":
                 for each in changed:
                     print(self.name(each))
-            elif changed or not number:
-                lines = self.table(changed, output == "wide").splitlines()
-                print("\n".join(lines[min(number, 1) :]))
+            else:
+                shown = [*(map(self.gone, change.gone) if self.gone else ()), *changed]
+                if shown or not number:
+                    lines = self.table(shown, output == "wide").splitlines()
+                    print("\n".join(lines[min(number, 1) :]))
             sys.stdout.flush()
 
 
-def changed_objects(snapshots: Iterable[Sequence[T]], metadata: Callable[[T], Object]) -> Iterator[list[T]]:
-    """Yield all objects, then those of each snapshot that are new or have changed, by their metadata."""
-    versions: dict[str, str] = {}
+def changed_objects(snapshots: Iterable[Sequence[T]], metadata: Callable[[T], Object]) -> Iterator[Change[T]]:
+    """Yield all objects, then what each snapshot changes, by their metadata."""
+    known: dict[str, tuple[str, T]] = {}
     for items in snapshots:
-        known = [(metadata(each), each) for each in items]
-        before, versions = versions, {own["uid"]: own["resourceVersion"] for own, _ in known}
-        yield [each for own, each in known if before.get(own["uid"]) != own["resourceVersion"]]
+        before, known = known, {}
+        for each in items:
+            own = metadata(each)
+            known[own["uid"]] = own["resourceVersion"], each
+        yield Change(
+            [
+                each
+                for uid, (version, each) in known.items()
+                if uid not in before or before[uid][0] != version
+            ],
+            [each for uid, (_, each) in before.items() if uid not in known],
+        )

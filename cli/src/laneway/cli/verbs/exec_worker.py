@@ -21,7 +21,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s NAME [options] [-- COMMAND...]"
     parser.epilog = "Without a command it runs sh."
     parser.add_argument(
-        "-w", "--worker", type=int, default=0, help="rank of the worker (default: %(default)s)"
+        "-w",
+        "--worker",
+        type=int,
+        default=0,
+        help="rank of the worker (default: %(default)s); -w is not --watch here",
     )
     parser.add_argument("-c", "--container", help="name of the container (default: trainer, else the first)")
     add_job_arguments(parser)

@@ -18,7 +18,7 @@ HELP = "List TrainingJobs"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the verb's arguments."""
-    add_watch_option(parser, "list them, then each that changes")
+    add_watch_option(parser, "list them, then each that changes; the table shows one that is gone as Deleted")
     add_output_option(parser, *FORMATS)
     add_selection_options(parser)
 

@@ -24,7 +24,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-w", "--worker", type=int, default=0, help="rank of the worker (default: %(default)s)"
+        "-w",
+        "--worker",
+        type=int,
+        default=0,
+        help="rank of the worker (default: %(default)s); -w is not --watch here",
     )
     which.add_argument(
         "--all-workers", action="store_true", help="print all workers' lines, each after its pod's name"

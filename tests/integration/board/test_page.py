@@ -369,6 +369,33 @@ def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
         expect(part).to_have_text(re.compile(r"^([1-9]\d|100) %$"), timeout=30_000)
 
 
+def test_a_turn_that_the_agent_no_longer_lists_is_not_drawn_as_held(
+    own_board: str, open_page: OpenPage, node_name: str
+) -> None:
+    """An agent that has started again knows nothing of the turns before, so their ends are never reported."""
+    live, away = {"state": "live", "message": ""}, {"state": "unreachable", "message": "no answer"}
+    long_held = {"key": f"{node_name}/0/57", "session": "k1", "start": 100.0}
+    next_turn = {"key": f"{node_name}/0/1", "session": "k2", "start": 1000.0}
+    running = {"gpu": f"GPU-{node_name}-0", "lane": 0, "job": "", "pod": "", "end": None, "outcome": ""}
+    page = open_page(own_board)
+    parts = page.locator(".timeline-part")
+
+    def answer(*messages: Object) -> None:
+        events = "".join(f"event: turns\ndata: {json.dumps(each)}\n\n" for each in messages)
+        page.unroute_all()
+        page.route("**/api/turns?*", lambda route: route.fulfill(body=events))
+
+    before = {"source": live, "now": 900.0, "turns": [{**running, **long_held}]}
+    answer(before)
+    go(page, f"#/nodes/{node_name}")
+    expect(parts).to_have_text(["100 %", "0 %"])
+    lost = {"source": away, "turns": []}
+    answer(before, lost)
+    expect(page.get_by_role("main")).to_contain_text("no answer")
+    answer({"source": live, "now": 1100.0, "turns": [{**running, **next_turn}]})
+    expect(parts).to_have_text(["0 %", "100 %"])
+
+
 def real_agent(
     stack: ExitStack, cluster: Cluster, namespace: str, folder: Path, address: str, shares: dict[str, int]
 ) -> Node:

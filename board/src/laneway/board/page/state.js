@@ -57,12 +57,23 @@ function rememberLoss({ key, uid, progress }) {
 export function receiveTurns(message) {
   state.sources.turns = message.source;
   state.turnsSeconds = message.now ?? 0;
+  if (message.source.state === "live") {
+    forgetRunningTurns(); // each answer of the agent lists all of them
+  }
   for (const turn of message.turns) {
     state.turns.set(turn.key, turn);
   }
   const oldest = newestSeconds() - TURNS_SECONDS;
   for (const [key, turn] of state.turns) {
     if ((turn.end !== null && turn.end < oldest) || state.turns.size > MOST_TURNS) {
+      state.turns.delete(key);
+    }
+  }
+}
+
+function forgetRunningTurns() {
+  for (const [key, turn] of state.turns) {
+    if (turn.end === null) {
       state.turns.delete(key);
     }
   }

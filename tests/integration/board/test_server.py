@@ -461,6 +461,33 @@ async def test_turns_come_from_the_agent_of_the_node_through_the_api_server(
     assert message.get("now") == (100.0 if found else None), story
 
 
+async def test_a_turn_that_ends_while_the_agent_reads_its_gpus_is_reported_with_its_end(
+    board: Client, api: PlayedAPI
+) -> None:
+    """The agent reads GPU after GPU, so the newest end of an answer may be later than one that it did not see yet."""
+    turn = {"gpu": "GPU-1", "lane": 0, "turn": 7, "session": "k", "start_seconds": 5e9}
+    running: dict[str, Any] = {**turn, "end_seconds": None}
+    ended = {**running, "end_seconds": 5e9 + 8.99, "end": "released"}
+    of_next_gpu = {**ended, "gpu": "GPU-2", "session": "other", "end_seconds": 5e9 + 9}
+    answers = iter([[running, of_next_gpu], [ended, of_next_gpu]])
+
+    async def pods(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"items": [{"metadata": {"namespace": "n", "name": "agent-x"}}]})
+
+    async def turns(request: web.Request) -> web.StreamResponse:
+        since_seconds = float(request.query["since"])
+        known = next(answers)
+        return web.json_response([each for each in known if (each["end_seconds"] or 1e10) >= since_seconds])
+
+    api.answers[NODE_PODS] = pods
+    api.answers["/api/v1/namespaces/n/pods/agent-x:9464/proxy/turns"] = turns
+    async with board.get("/api/turns?node=gpu-1", headers=TOKEN) as stream:
+        first = await next_event(stream, "turns")
+        second = await next_event(stream, "turns")
+    assert {turn["session"]: turn["end"] for turn in first["turns"]} == {"k": None, "other": 5e9 + 9}
+    assert {turn["session"]: turn["end"] for turn in second["turns"]} == {"k": 5e9 + 8.99, "other": 5e9 + 9}
+
+
 async def test_secured_metrics_are_said_to_be_why_there_are_no_turns(board: Client, api: PlayedAPI) -> None:
     async def pods(_: web.Request) -> web.StreamResponse:
         return web.json_response(

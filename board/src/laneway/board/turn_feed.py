@@ -15,12 +15,15 @@ from laneway.board.views.turn_view import newest, turn_views
 _HISTORY_SECONDS = 30.0
 """How far back the first answer goes: as far as the page draws."""
 _POLL_SECONDS = 1.0
+_OVERLAP_SECONDS = 0.5
+"""How far an answer goes back before the newest end that is known. An agent reads GPU after GPU: once it has read one, a turn there may
+end before the newest end that it then reads on another."""
 
 
 async def follow_turns(
     api: APIServer, credential: Credential, agents_namespaces: Sequence[str], node: str
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield messages with the turns that are new or have changed; after a failure its reason, and it is tried again.
+    """Yield messages with the turns that run or have ended lately; after a failure its reason, and it is tried again.
 
     It ends where the API server refuses the credential.
     """
@@ -29,7 +32,8 @@ async def follow_turns(
         try:
             namespace, pod = await api.agent_pod(agents_namespaces, node, credential)
             while True:
-                found, answered_seconds = await api.turns(namespace, pod, since_seconds, credential)
+                overlap_seconds = since_seconds - _OVERLAP_SECONDS
+                found, answered_seconds = await api.turns(namespace, pod, overlap_seconds, credential)
                 turns = turn_views(found)
                 since_seconds = newest(turns, since_seconds)
                 # A turn in progress says nothing about the node's time, and may be the only one.

@@ -89,6 +89,8 @@ def test_memory_of_an_offloaded_container_is_available_until_it_is_restored(
     order(node, "restore", "default/a")
     eventually("it waits for memory", lambda: "waits for a lane" in node.session("a")["message"])
     assert first.receive(wait_seconds=0.5) == {"nothing": True}
+    session = node.session("a")
+    assert (session["state"], session["offloaded_bytes"]) == ("Waiting", 300 << 20), "no order is left"
     second.end()
     first.expect("restore")
     assert first.receive(wait_seconds=0.3) == {"nothing": True}, "no turn before the memory is there"

@@ -56,6 +56,7 @@ def status(gpu: dict[str, Any] | None = None, **session: Any) -> GPUNodeStatus:
         status(state=SessionState.PAUSED),
         status(lane=None),
         status(message="it outgrew its share"),
+        status(offloaded_bytes=7),
         status(persistent_bytes=7),
         status(report=None),
         status(turns=0),

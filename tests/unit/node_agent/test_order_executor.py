@@ -100,12 +100,16 @@ def test_offloaded_memory_is_free_for_others_and_restored_when_it_fits() -> None
     order(bench, process.lease, None)
     bench.look_after()
     assert requests_to(process) == ["pause", "offload"], "there is no room to restore to"
+    assert state(process) is SessionState.WAITING, "no order is left"
+    assert process.lease.offloaded_bytes > 0
     assert "waits for GPU memory to restore" in order_message(process.lease)
     other.release()
     other.die()
     assert requests_to(process) == ["pause", "offload", "restore"]
     assert not process.holds_turn
+    assert state(process) is SessionState.WAITING
     process.answer_restored()
+    assert process.lease.offloaded_bytes == 0
     assert requests_to(process) == ["pause", "offload", "restore", "resume"]
     assert process.holds_turn
     assert bench.turns.memory.table.promised_bytes == 300 * MIB

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import JobState, PreemptionAction
 
 from tests.unit.operator.builders import (
+    GIB,
     NOW,
     TIMEOUTS,
     a_gpu_node,
@@ -31,11 +33,18 @@ def running(since: float = LONG_AGO) -> JobRecord:
 
 
 def seen(
-    job: JobRecord, state: str = "Paused", message: str = BY_HAND, *, by_hand: bool = True
+    job: JobRecord,
+    state: str = "Paused",
+    message: str = BY_HAND,
+    *,
+    by_hand: bool = True,
+    lane: int | None = 0,
+    offloaded_bytes: int = 0,
 ) -> ReconciledJob:
     """The job, as its node reports its worker; `by_hand`: the order of somebody else is in the GPUNode."""
     pod = a_pod(job).running().record
-    node = a_gpu_node("n1", sessions={0: [a_session(pod, state=state, lane=0, message=message)]})
+    session = a_session(pod, state=state, lane=lane, message=message, offloadedBytes=offloaded_bytes)
+    node = a_gpu_node("n1", sessions={0: [session]})
     orders = frozenset({pod.uid} if by_hand else ())
     return reconciled_job_of(job, pod, view=a_view(gpu_nodes=[replace(node, others_orders=orders)]))
 
@@ -83,24 +92,55 @@ def test_a_job_that_comes_back_from_a_preemption_is_not_taken_for_one_that_someb
 
 
 RESTORES = "waits for GPU memory to restore 4 GiB from the host"
+ON_HOST = 4 * GIB
 
 
-def test_a_job_whose_order_to_offload_was_taken_back_waits_for_memory_until_it_is_restored() -> None:
-    offloaded = seen(running(), state="Offloaded", message="offloaded by order: 4 GiB are on the host").job
-    assert offloaded.status.reason == "PausedByOrder"
-    found = seen(offloaded, state="Offloaded", message=RESTORES, by_hand=False)
+def offloaded(message: str = "offloaded by order: 4 GiB are on the host") -> ReconciledJob:
+    return seen(running(), state="Offloaded", message=message, lane=None, offloaded_bytes=ON_HOST)
+
+
+@pytest.mark.parametrize("lane", [0, None])
+@pytest.mark.parametrize(
+    "message", [RESTORES, f"{RESTORES}, process 7 could not restore: pages freed by order of the kernel"]
+)
+def test_a_job_whose_order_to_offload_was_taken_back_waits_for_memory_until_it_is_restored(
+    message: str, lane: int | None
+) -> None:
+    """The node's words are for people, and a client's are among them: the state and offloadedBytes say it."""
+    before = offloaded().job
+    assert before.status.reason == "PausedByOrder"
+    found = seen(before, state="Waiting", message=message, lane=lane, offloaded_bytes=ON_HOST, by_hand=False)
     status = found.job.status
     assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
     assert status.waiting is not None
-    assert status.waiting.message == f"Worker 0 on n1 is offloaded: {RESTORES}."
+    assert status.waiting.message == f"Worker 0 on n1 is offloaded: {message}."
     assert "Memory" in status.waiting.unblock, "no order is left that somebody could take back"
     assert status.service_counted_at is None
     assert seen(found.job, state="Waiting", message="", by_hand=False).job.status.state == "Running"
 
 
-def test_a_job_that_comes_back_from_a_preemption_late_is_not_paused_by_order() -> None:
-    found = seen(running(since=LONG_AGO), state="Offloaded", message=RESTORES, by_hand=False)
+@pytest.mark.parametrize("message", ["", "offloaded by order: 4 GiB are on the host", "in other words"])
+def test_a_job_is_paused_while_an_order_keeps_its_memory_on_the_host_whatever_the_node_says(
+    message: str,
+) -> None:
+    assert offloaded(message).job.status.reason == "PausedByOrder"
+
+
+@pytest.mark.parametrize("lane", [0, None])
+def test_a_job_that_comes_back_from_a_preemption_late_is_not_paused_by_order(lane: int | None) -> None:
+    found = seen(
+        running(), state="Waiting", message=RESTORES, lane=lane, offloaded_bytes=ON_HOST, by_hand=False
+    )
     assert found.job.status.state == "Running"
+
+
+def test_the_engine_is_woken_once_the_memory_of_a_worker_is_restored() -> None:
+    pod = a_pod(running()).running().record
+    nodes = [
+        a_gpu_node("n1", sessions={0: [a_session(pod, state="Waiting", lane=0, offloadedBytes=on_host)]})
+        for on_host in (ON_HOST, ON_HOST // 2, 0)
+    ]
+    assert nodes[0].decisive == nodes[1].decisive != nodes[2].decisive
 
 
 def test_a_gang_is_paused_while_one_of_its_workers_is() -> None:

@@ -147,21 +147,23 @@ def test_only_a_worker_whose_client_answers_can_stop_and_stay(state: str | None,
 
 
 @pytest.mark.parametrize(
-    ("state", "since", "want"),
+    ("state", "on_host", "since", "want"),
     [
-        ("Paused", NOW - 5, True),
-        ("Offloaded", NOW - 5, True),
-        ("Waiting", NOW - 5, False),
-        ("Paused", NOW - 3600, False),
+        ("Paused", 0, NOW - 5, True),
+        ("Offloaded", GIB, NOW - 5, True),
+        ("Waiting", GIB, NOW - 5, True),
+        ("Waiting", 0, NOW - 5, False),
+        ("Paused", 0, NOW - 3600, False),
+        ("Waiting", GIB, NOW - 3600, False),
     ],
 )
 def test_a_resuming_job_is_not_preempted_before_its_nodes_report_it(
-    state: str, since: float, want: bool
+    state: str, on_host: int, since: float, want: bool
 ) -> None:
     """The nodes still report the result of the previous order, so a new order would seem to be followed at once."""
     job = a_job("old").placed("n1").running(since).record
     pod = a_pod(job).running().record
-    reconciled = reconciled_job_of(job, pod, view=seen(job, pod, state))
+    reconciled = reconciled_job_of(job, pod, view=seen(job, pod, state, offloadedBytes=on_host))
     assert reconciled.state is JobState.RUNNING
     assert reconciled.coming_back is want
 

@@ -20,7 +20,7 @@ class SessionState(StrEnum):
     ALLOCATED = "Allocated"
     """It has a share of the GPU; no client has connected."""
     WAITING = "Waiting"
-    """Its client is connected and has no turn."""
+    """Its client is connected and has no turn; with offloadedBytes, its memory is to be restored before it gets one."""
     HOLDING = "Holding"
     """It has its lane's turn."""
     PAUSED = "Paused"
@@ -125,7 +125,9 @@ class SessionStatus(Status):
         default=None, description="Batch of the training; absent until its client knows it."
     )
     held_bytes: int = Field(default=0, description="GPU memory that its processes report to hold now.", ge=0)
-    offloaded_bytes: int = Field(default=0, description="Memory that they moved to the host by order.", ge=0)
+    offloaded_bytes: int = Field(
+        default=0, description="Memory that they moved to the host by order, until it is restored.", ge=0
+    )
     message: str = Field(
         default="", description="Remarks, such as why the session waits for a lane or lost a turn."
     )

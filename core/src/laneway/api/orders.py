@@ -14,9 +14,6 @@ from laneway.api.records import explain
 from laneway.api.schema import Spec
 from pydantic import Field, ValidationError
 
-BY_ORDER = "by order"
-"""In a session's message exactly while an order pauses it; the operator reads it there."""
-
 
 class Order(StrEnum):
     """What a pod does; the weaker order first."""

@@ -61,10 +61,13 @@ def _state(status: GPUNodeStatus) -> tuple[object, ...]:
 
 
 def _session_state(session: SessionStatus) -> tuple[object, ...]:
-    """Return a session without figures: which one of a lane has the turn is a figure, its first turn is none."""
+    """Return a session without figures: which one of a lane has the turn is a figure, its first turn is none.
+
+    How much memory is on the host is a figure, and whether any is there is none.
+    """
     state = SessionState.WAITING if session.state == SessionState.HOLDING else session.state
     said = session.report is None, session.saved_work is None, session.batch is None
-    first = session.turns > 0, session.iterations > 0, *said
+    first = session.turns > 0, session.iterations > 0, session.offloaded_bytes > 0, *said
     bare = session.model_copy(
         update={**_NO_COUNTS, "state": state, "report": None, "saved_work": None, "batch": None}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway.api.orders import BY_ORDER, Order
+from laneway.api.orders import Order
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.order_executor import cannot_offload
@@ -39,13 +39,13 @@ def _state(lease: Lease) -> str:
     if lease.sessions and all(session.order_state.offloaded for session in lease.sessions):
         held = lease.held_bytes
         left = f", {format_bytes(held)} remain on the GPU" if held else ""
-        return f"offloaded {BY_ORDER}{why}: {moved} are on the host{left}"
+        return f"offloaded by order{why}: {moved} are on the host{left}"
     if not all(session.order_state.paused for session in lease.connected):
         return f"is ordered to {'pause' if order.order == Order.PAUSE else 'offload'}{why}"
     if order.order == Order.PAUSE:
-        return f"paused {BY_ORDER}{why}"
+        return f"paused by order{why}"
     obstacles = ", ".join(filter(None, map(cannot_offload, lease.sessions)))
     doing = (
         f"it cannot be offloaded: {obstacles}" if obstacles else "it is about to move its memory to the host"
     )
-    return f"paused {BY_ORDER}{why}, {doing}"
+    return f"paused by order{why}, {doing}"

@@ -306,14 +306,15 @@ class Lease:
         )
 
     def state(self, holds_turn: bool) -> SessionState:
-        """Return its session state while its container runs."""
-        if self.sessions and all(session.order_state.offloaded for session in self.sessions):
+        """Return its session state while its container runs. Without an order it is neither paused nor offloaded, wherever its memory is."""
+        ordered = self.order is not None
+        if ordered and self.sessions and all(session.order_state.offloaded for session in self.sessions):
             return SessionState.OFFLOADED
         if holds_turn:
             return SessionState.HOLDING
         if self.connected:
             paused = all(session.order_state.paused for session in self.connected)
-            return SessionState.PAUSED if self.order is not None and paused else SessionState.WAITING
+            return SessionState.PAUSED if ordered and paused else SessionState.WAITING
         return SessionState.LOST if self.lost else SessionState.ALLOCATED
 
     def forget_process(self, session: Session) -> None:

@@ -19,6 +19,7 @@ from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext
 from laneway.operator.lifecycle.unsaved_work import loses_much
+from laneway.operator.state.records.gpu_node_record import awaits_memory
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex, noteworthy
 from laneway.scheduling import JobState, PreemptionAction
@@ -71,12 +72,12 @@ def coming_back_until_seconds(
 ) -> float:
     """Return until when a resumed job's nodes have time to report that it runs; infinite if they have, or the time is over.
 
-    Until then the nodes still report the earlier pause, so a new order to pause would seem to be done already.
+    Until then the nodes still report the earlier pause, so a new order to pause would seem to be done already, or its memory is not back.
     """
     since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, context.now_seconds)
     until_seconds = since_seconds + context.timeouts.pause_seconds
-    states = (state for pod in pods for state in _states(pod, context.state.sessions))
-    stands = any(state in _DONE[PreemptionAction.PAUSE] for state in states)
+    held = [hold.session for pod in pods for hold in context.state.sessions.of(pod)]
+    stands = any(each.state in _DONE[PreemptionAction.PAUSE] or awaits_memory(each) for each in held)
     return until_seconds if stands and context.now_seconds < until_seconds else math.inf
 
 

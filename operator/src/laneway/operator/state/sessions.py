@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from laneway.api.gpu_node import GPUStatus, SavedWorkStatus, SessionState, SessionStatus
-from laneway.api.orders import BY_ORDER
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, awaits_lane
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, awaits_lane, awaits_memory
 from laneway.operator.state.records.worker_pod import WorkerPod
 
 PodName = str | tuple[str, str]
@@ -125,7 +124,7 @@ def paused(pod: WorkerPod, sessions: SessionIndex) -> str:
     """Return, in the node's words, that an order pauses or offloads the pod; empty where none does, and once it has ended."""
     held = () if pod.ended else sessions.of(pod)
     for hold in held:
-        if hold.session.state in (SessionState.PAUSED, SessionState.OFFLOADED) and not _is_restored(hold):
+        if hold.session.state in (SessionState.PAUSED, SessionState.OFFLOADED):
             return f"Worker {pod.rank} on {hold.node} is {hold.session.message or 'paused by order'}."
     return ""
 
@@ -133,22 +132,10 @@ def paused(pod: WorkerPod, sessions: SessionIndex) -> str:
 def restored(pod: WorkerPod, sessions: SessionIndex) -> str:
     """Return, in the node's words, that the pod's memory is still on the host after its order was taken back; empty where it is not."""
     held = () if pod.ended else sessions.of(pod)
-    return next(
-        (
-            f"Worker {pod.rank} on {hold.node} is offloaded: {hold.session.message}."
-            for hold in held
-            if _is_restored(hold)
-        ),
-        "",
-    )
-
-
-def _is_restored(hold: Hold) -> bool:
-    """Whether a session's memory is to return from the host: of one that is offloaded by order, the node says that."""
-    session = hold.session
-    return (
-        session.state == SessionState.OFFLOADED and bool(session.message) and BY_ORDER not in session.message
-    )
+    for hold in held:
+        if awaits_memory(hold.session):
+            return f"Worker {pod.rank} on {hold.node} is offloaded: {hold.session.message or 'it waits for GPU memory'}."
+    return ""
 
 
 def evicted(pod: WorkerPod, sessions: SessionIndex) -> str:

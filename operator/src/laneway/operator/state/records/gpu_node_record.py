@@ -155,9 +155,14 @@ def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
     )
 
 
+def awaits_memory(session: SessionStatus) -> bool:
+    """Return whether the session's memory is on the host although no order keeps it there any more."""
+    return session.state == SessionState.WAITING and session.offloaded_bytes > 0
+
+
 def awaits_lane(session: SessionStatus) -> bool:
-    """Return whether the session's client is connected and has no lane on the GPU."""
-    return session.state == SessionState.WAITING and session.lane is None
+    """Return whether the session's client is connected and has no lane on the GPU, nor memory on the host that waits for one."""
+    return session.state == SessionState.WAITING and session.lane is None and not awaits_memory(session)
 
 
 def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
@@ -168,6 +173,7 @@ def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
         session.share_percent,
         session.state if session.state in _DECISIVE_STATES else "",
         awaits_lane(session),
+        awaits_memory(session),
         session.profiled,
         session.persistent_bytes,
         session.ephemeral_bytes,

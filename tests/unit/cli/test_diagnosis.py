@@ -110,8 +110,9 @@ def test_all_is_well() -> None:
             {"pods": [a_pod("operator", "operator"), a_pod("node", "device-plugin", waiting={"reason": "CrashLoopBackOff"})]},
             Level.FAILED, "pod laneway-node", "the device plugin on n1 is not ready: CrashLoopBackOff",
         ),
-        ({"nodes": None}, Level.UNKNOWN, "nodes", "you may not read nodes and GPUNodes"),
-        ({"reports": None}, Level.UNKNOWN, "nodes", "you may not read nodes and GPUNodes"),
+        ({"nodes": None}, Level.UNKNOWN, "nodes", "you may not list nodes"),
+        ({"reports": None}, Level.UNKNOWN, "nodes", "you may not list GPUNodes"),
+        ({"nodes": None, "reports": None}, Level.UNKNOWN, "nodes", "you may not list nodes and GPUNodes"),
         ({"nodes": [a_node(), a_node("n2", nvidia_com__gpu="8")]}, Level.WARNING, "node n2", "it has NVIDIA GPUs and no agent of Laneway"),
         ({"nodes": [], "reports": []}, Level.FAILED, "nodes", "no node has reported GPUs"),
         ({"nodes": []}, Level.WARNING, "node n1", "it has a GPUNode and is no node of the cluster"),
@@ -132,6 +133,33 @@ def test_what_is_wrong(changes: dict[str, Any], level: Level, subject: str, mess
     found = problems(replace(HEALTHY, **changes))
     assert [(each.level, each.subject, each.message) for each in found] == [(level, subject, message)]
     assert found[0].advice or subject == "node n1"
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "asks_for"),
+    [
+        (["nodes"], ["the right to list nodes"]),
+        (["reports"], ["the ClusterRole that ends with gpunodes-view"]),
+        (["nodes", "reports"], ["the right to list nodes", "the ClusterRole that ends with gpunodes-view"]),
+    ],
+)
+def test_what_may_not_be_read_is_asked_for_and_nothing_else(
+    unreadable: list[str], asks_for: list[str]
+) -> None:
+    (found,) = problems(replace(HEALTHY, **dict.fromkeys(unreadable)))
+    assert found.advice == f"ask an administrator to run this, or for {' and '.join(asks_for)}"
+
+
+def test_gpu_nodes_are_checked_without_the_nodes() -> None:
+    sick = a_report(healthy=False, healthReason="XID 79")
+    found = problems(replace(HEALTHY, nodes=None, reports=[sick], leases=[a_lease(90)]))
+    assert [(each.subject, each.message) for each in found] == [
+        ("nodes", "you may not list nodes"),
+        ("node n1", "its agent has been silent for 1m30s"),
+        ("node n1", "GPU 0 is not healthy: XID 79"),
+    ]
+    found = problems(replace(HEALTHY, nodes=None, reports=[]))
+    assert [each.message for each in found] == ["you may not list nodes", "no node has reported GPUs"]
 
 
 def test_what_to_do_about_gpus_that_another_plugin_offers() -> None:

@@ -100,18 +100,12 @@ def diagnose(observed: Observations) -> Iterator[Finding]:
         return
     yield _rights(observed)
     yield from _pods(observed)
-    if observed.nodes is None or observed.reports is None:
-        yield Finding(
-            Level.UNKNOWN,
-            "nodes",
-            "you may not read nodes and GPUNodes",
-            "ask an administrator to run this, or for the ClusterRole that ends with gpunodes-view",
-        )
+    yield from _unreadable(observed)
+    if observed.reports is None:
         return
-    yield from _nodes_without_agent(observed.nodes, observed.reports)
+    yield from _nodes_without_agent(observed.nodes or (), observed.reports)
     for report in observed.reports:
-        node = next((each for each in observed.nodes if each["metadata"]["name"] == report.name), None)
-        yield from _node(report, node, observed)
+        yield from _node(report, observed)
 
 
 def _kubernetes(observed: Observations) -> Finding:
@@ -223,6 +217,22 @@ def _container_problems(pod: Object) -> Iterator[Finding]:
         )
 
 
+def _unreadable(observed: Observations) -> Iterator[Finding]:
+    """Yield what the user may not read of the nodes, and the rights to it."""
+    rights = {}
+    if observed.nodes is None:
+        rights["nodes"] = "the right to list nodes"
+    if observed.reports is None:
+        rights["GPUNodes"] = "the ClusterRole that ends with gpunodes-view"
+    if rights:
+        yield Finding(
+            Level.UNKNOWN,
+            "nodes",
+            f"you may not list {' and '.join(rights)}",
+            f"ask an administrator to run this, or for {' and '.join(rights.values())}",
+        )
+
+
 def _nodes_without_agent(nodes: Sequence[Object], reports: Sequence[NodeReport]) -> Iterator[Finding]:
     known = {report.name for report in reports}
     for node in nodes:
@@ -243,11 +253,12 @@ def _nodes_without_agent(nodes: Sequence[Object], reports: Sequence[NodeReport])
         )
 
 
-def _node(report: NodeReport, node: Object | None, observed: Observations) -> Iterator[Finding]:
+def _node(report: NodeReport, observed: Observations) -> Iterator[Finding]:
     """Yield the findings about a node: kubelet, agent, device plugin, driver, enforcement."""
     subject, problems = f"node {report.name}", 0
+    node = next((each for each in observed.nodes or () if each["metadata"]["name"] == report.name), None)
     for finding in (
-        *_kubelet(subject, node),
+        *(() if observed.nodes is None else _kubelet(subject, node)),
         *_agent(subject, report, observed),
         *_plugin(subject, report, node),
         *_gpus(subject, report),

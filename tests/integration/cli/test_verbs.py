@@ -276,6 +276,34 @@ def report(shell: Shell, metadata: dict[str, str], **session: Any) -> None:
     )  # fmt: skip
 
 
+def test_the_doctor_sees_mps_daemons_that_upgrades_have_left(shell: Shell) -> None:
+    """A pod has the labels of the chart that made it, and the first charts gave these no label that all of Laneway's pods have."""
+    component = {"app.kubernetes.io/component": "mps-daemon"}
+    part_of = {"app.kubernetes.io/part-of": "laneway"}
+    shell.kubectl("wait", "-n", shell.namespace, "--for=create", "serviceaccount/default", "--timeout=60s")
+    for name, container, labels in (
+        ("old", "mps-daemon", component),
+        ("new", "mps-daemon", component | part_of),
+        ("foreign", "theirs", component),
+    ):
+        image = {"name": container, "image": f"ghcr.io/laneway/node-agent:{name}"}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": shell.namespace, "labels": labels},
+            "spec": {"containers": [image]},
+        }
+        shell.kubectl("create", "-f", "-", standard_input=json.dumps(pod))
+    assert shell.run("doctor", "-o", "json") == exit_codes.FAILED, "there is no operator"
+    found = json.loads(shell.out)
+    assert sorted(each["subject"] for each in found if each["subject"].startswith("pod ")) == [
+        "pod new",
+        "pod old",
+    ]
+    (versions,) = (each["message"] for each in found if each["subject"] == "versions")
+    assert versions.startswith("the cluster runs new (mps-daemon) and old (mps-daemon)")
+
+
 def test_the_doctor_knows_what_a_user_may(shell: Shell) -> None:
     shell.allow("editor", "trainingjobs", "get", "list", "create", "patch", "delete")
     assert shell.run("doctor", "-o", "json", user="editor") == exit_codes.OK, shell.err

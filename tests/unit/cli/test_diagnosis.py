@@ -56,12 +56,17 @@ def a_condition(type_: str, status: str, message: str) -> dict[str, Any]:
     }
 
 
-def a_pod(component: str, container: str, version: str = "1", **state: Any) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/component": component, "app.kubernetes.io/version": version}
+def a_pod(component: str, container: str, image: str = "", **state: Any) -> dict[str, Any]:
+    """A pod with a container of Laneway, and one that the cluster adds to pods."""
+    labels = {"app.kubernetes.io/component": component}
     status = {"name": container, "ready": not state, "state": state or {"running": {}}}
+    containers = [
+        {"name": container, "image": image or f"ghcr.io/laneway/{container}:1"},
+        {"name": "istio-proxy", "image": "istio/proxyv2:1.29.0"},
+    ]
     return {
         "metadata": {"name": f"laneway-{component}", "namespace": "laneway-system", "labels": labels},
-        "spec": {"nodeName": "n1"},
+        "spec": {"nodeName": "n1", "containers": containers},
         "status": {"containerStatuses": [status]},
     }
 
@@ -239,9 +244,63 @@ def test_containers_that_the_interposer_does_not_hold(
     assert [each.message for each in found] == ([text] if outside else [])
 
 
+@pytest.mark.parametrize(
+    ("image", "runs"),
+    [
+        ("ghcr.io/laneway/operator:1", None),
+        ("registry.example:5000/laneway/operator:1@sha256:0123", None),
+        ("registry.example:5000/laneway/operator:2", "2"),
+        ("laneway/operator:latest", "latest"),
+        ("registry.example:5000/laneway/operator@sha256:0123", None),
+        ("registry.example:5000/laneway/operator", None),
+    ],
+)
+def test_a_version_is_the_tag_of_the_image_that_a_pod_runs(image: str, runs: str | None) -> None:
+    """The chart's labels say which chart was installed, whatever `image.tag` is."""
+    found = problems(replace(HEALTHY, pods=[a_pod("operator", "operator", image)]))
+    want = [] if runs is None else [f"the cluster runs {runs}, and this command is 1"]
+    assert [each.message for each in found] == want
+
+
+def test_pods_of_several_versions_are_named_by_their_containers() -> None:
+    pods = [
+        a_pod("operator", "operator"),
+        a_pod("node", "node-agent"),
+        a_pod("mps-daemon", "mps-daemon", "ghcr.io/laneway/node-agent:0.9"),
+        a_pod("mps-daemon", "mps-daemon", "ghcr.io/laneway/node-agent:1"),
+    ]
+    (found,) = problems(replace(HEALTHY, pods=pods))
+    assert (found.level, found.subject) == (Level.WARNING, "versions")
+    assert found.message == (
+        "the cluster runs 0.9 (mps-daemon) and 1 (mps-daemon, node-agent, operator), and this command is 1"
+    )
+    assert "upgrades do not replace an MPS daemon" in found.advice
+    assert "drain its node" in found.advice
+    pods[2:] = [a_pod("node", "device-plugin", "ghcr.io/laneway/device-plugin:2")]
+    (found,) = problems(replace(HEALTHY, pods=pods))
+    assert (
+        found.message
+        == "the cluster runs 1 (node-agent, operator) and 2 (device-plugin), and this command is 1"
+    )
+    assert "MPS" not in found.advice
+
+
+def test_a_pod_that_has_ended_runs_no_version() -> None:
+    evicted = a_pod("operator", "operator", "ghcr.io/laneway/operator:0.9")
+    evicted["status"] = {"phase": "Failed"}
+    assert problems(replace(HEALTHY, pods=[evicted, a_pod("operator", "operator")])) == []
+
+
+def test_an_mps_daemon_that_fails_is_named() -> None:
+    pod = a_pod("mps-daemon", "mps-daemon", waiting={"reason": "CrashLoopBackOff"})
+    (found,) = problems(replace(HEALTHY, pods=[a_pod("operator", "operator"), pod]))
+    assert found.message == "the MPS daemon on n1 is not ready: CrashLoopBackOff"
+
+
 def test_a_pod_without_a_node_says_why() -> None:
     pod = a_pod("operator", "operator")
-    pod["spec"], pod["status"] = {}, {"conditions": [{"type": "PodScheduled", "message": "no CPUs left"}]}
+    del pod["spec"]["nodeName"]
+    pod["status"] = {"conditions": [{"type": "PodScheduled", "message": "no CPUs left"}]}
     (found,) = problems(replace(HEALTHY, pods=[pod]))
     assert found.message == "it has no node: no CPUs left"
     assert found.advice == "kubectl describe pod -n laneway-system laneway-operator"

@@ -34,12 +34,16 @@ _SIMULATED_ADVICE = (
 )
 
 _KINDS = {"trainingjobs", "gpunodes", "trainingprofiles"}
-_DAEMONS = {
+_MPS_DAEMON = "mps-daemon"
+_CONTAINERS = {
+    "board": "the board",
+    "client": "the installation of the client",
     "device-plugin": "the device plugin",
     "node-agent": "the node agent",
     "operator": "the operator",
-    "mps-daemon": "the MPS daemon",
+    _MPS_DAEMON: "the MPS daemon",
 }
+"""Laneway's own, by name. Its pods may have others, such as those of a service mesh."""
 
 
 class Level(StrEnum):
@@ -154,7 +158,7 @@ def _rights(observed: Observations) -> Finding:
 
 
 def _pods(observed: Observations) -> Iterator[Finding]:
-    """Yield what is wrong with Laneway's own pods: operator, device plugin, node agent, MPS daemon."""
+    """Yield what is wrong with Laneway's own pods: operator, board, device plugin, node agent, MPS daemon."""
     if observed.pods is None:
         yield Finding(
             Level.UNKNOWN, "pods", "you may not list Laneway's pods", "ask an administrator to run this"
@@ -174,16 +178,43 @@ def _pods(observed: Observations) -> Iterator[Finding]:
         healthy += not problems
     if healthy:
         yield Finding(Level.OK, "pods", f"{healthy} of {len(observed.pods)} pods of Laneway are ready")
-    versions = sorted({_label(pod, "version") for pod in observed.pods} - {""})
-    if versions and versions != [observed.cli_version]:
+    yield from _versions(observed.pods, observed.cli_version)
+
+
+def _versions(pods: Sequence[Object], cli_version: str) -> Iterator[Finding]:
+    """Yield whether all that runs has the command's version. A label of the chart does not say what a pod runs: an image has a tag of its
+    own, and an MPS daemon stays over upgrades."""
+    running: dict[str, set[str]] = {}
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+            if container["name"] in _CONTAINERS and (tag := _tag(container["image"])):
+                running.setdefault(tag, set()).add(container["name"])
+    if set(running) == {cli_version}:
+        yield Finding(Level.OK, "versions", f"the cluster and this command are {cli_version}")
+    elif running:
+        several = {
+            tag: f" ({', '.join(sorted(names))})" if len(running) > 1 else ""
+            for tag, names in running.items()
+        }
+        text = " and ".join(f"{tag}{names}" for tag, names in sorted(several.items()))
+        advice = "install the same version of both"
+        if any(_MPS_DAEMON in names and tag != cli_version for tag, names in running.items()):
+            advice += "; upgrades do not replace an MPS daemon: drain its node and delete its pod"
         yield Finding(
-            Level.WARNING,
-            "versions",
-            f"the cluster runs {', '.join(versions)}, and this command is {observed.cli_version}",
-            "install the same version of both",
+            Level.WARNING, "versions", f"the cluster runs {text}, and this command is {cli_version}", advice
         )
-    elif versions:
-        yield Finding(Level.OK, "versions", f"the cluster and this command are {observed.cli_version}")
+
+
+def runs_mps_daemon(pod: Object) -> bool:
+    """Return whether a pod has Laneway's MPS daemon."""
+    return any(container["name"] == _MPS_DAEMON for container in pod["spec"]["containers"])
+
+
+def _tag(image: str) -> str:
+    """Return an image's tag; empty where its name has none."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def _container_problems(pod: Object) -> Iterator[Finding]:
@@ -207,7 +238,7 @@ def _container_problems(pod: Object) -> Iterator[Finding]:
         if container.get("ready") or done:
             continue
         ended = state.get("waiting") or state.get("terminated") or {}
-        what = _DAEMONS.get(container["name"], f"container {container['name']}")
+        what = _CONTAINERS.get(container["name"], f"container {container['name']}")
         text = ": ".join(part for part in (ended.get("reason"), ended.get("message")) if part)
         yield Finding(
             Level.FAILED,

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from laneway.api.names import GROUP, VERSION
-from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose
+from laneway.cli.diagnosis import Finding, Level, Observations, Right, diagnose, runs_mps_daemon
 from laneway.cli.exit_codes import FAILED, OK
 from laneway.cli.gpu_node_format import node_report
 from laneway.cli.output import write_object
@@ -18,6 +18,8 @@ from laneway.sdk.cluster import Object, gpu_nodes_path
 
 HELP = "Check the installation, and say what to do"
 _OWN_PODS = "app.kubernetes.io/part-of=laneway"
+_MPS_PODS = "app.kubernetes.io/component=mps-daemon"
+"""An upgrade leaves them as they are, and those of the first charts lack the other label."""
 _RIGHTS = (
     ("create", GROUP, "trainingjobs", ""),
     ("patch", GROUP, "trainingjobs", ""),
@@ -71,7 +73,7 @@ def _observe(client: TrainingJobClient) -> Observations:
     except NotFoundError:
         listed = []
     resources = frozenset(str(each["name"]) for each in listed)
-    pods = _items(client, "/api/v1/pods", labelSelector=_OWN_PODS)
+    pods = _own_pods(client)
     reports = _items(client, gpu_nodes_path()) if "gpunodes" in resources else []
     namespaces = sorted({str(pod["metadata"]["namespace"]) for pod in pods or ()})
     leases = [
@@ -88,6 +90,16 @@ def _observe(client: TrainingJobClient) -> Observations:
         reports=None if reports is None else [node_report(each) for each in reports],
         leases=[lease for found in leases for lease in found],
     )
+
+
+def _own_pods(client: TrainingJobClient) -> list[Object] | None:
+    """Return Laneway's pods; None where the user may not list them."""
+    own = _items(client, "/api/v1/pods", labelSelector=_OWN_PODS)
+    of_mps = _items(client, "/api/v1/pods", labelSelector=_MPS_PODS)
+    if own is None or of_mps is None:
+        return None
+    known = {pod["metadata"]["uid"] for pod in own}
+    return own + [pod for pod in of_mps if pod["metadata"]["uid"] not in known and runs_mps_daemon(pod)]
 
 
 def _items(client: TrainingJobClient, path: str, **query: str) -> list[Object] | None:

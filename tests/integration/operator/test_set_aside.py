@@ -61,11 +61,11 @@ async def _until_cordon_is_seen(cluster: PlayedCluster, node: str, workers: int)
     Nodes and jobs have watches of their own, so the operator may see a job first that is submitted now."""
     await cluster.submit("probe", workers=workers)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         waiting = (await cluster.job("probe")).get("status", {}).get("waiting") or {}
         return f"{node} takes no workers" in waiting.get("message", "")
 
-    await until(f"the cordon of {node} is seen", told)
+    await until(f"the cordon of {node} is seen", reported)
 
 
 def _tolerating(**how: object) -> Raw:
@@ -112,8 +112,8 @@ async def test_a_gang_leaves_a_node_that_gets_a_noexecute_taint_and_comes_back_w
         # The operator may see the eviction before the taint. It avoids the node until then.
         status = (await cluster.job("gang"))["status"]
         waiting = status.get("waiting") or {}
-        told = f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting.get("message", "")
-        return told and waiting["reason"] == "NodesUnavailable" and not status.get("avoid")
+        reported = f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting.get("message", "")
+        return reported and waiting["reason"] == "NodesUnavailable" and not status.get("avoid")
 
     await until("the taint says it all, for as long as it is there", kept_off)
     await _until_events(cluster, "gang", "Disrupted")

@@ -59,7 +59,8 @@ def test_a_container_that_follows_a_stopped_one_at_once_has_a_new_grace(pids: li
     for now_seconds in (0.0, 2.0, 4.0):
         group.saw_processes(pids[:1], earlier)
         group.step(now_seconds, True, RULES)
-    assert group.stage is Stage.TERMINATING
+    stopping = group.stage
+    assert stopping is Stage.TERMINATING
     os.waitid(os.P_PID, pids[0], os.WEXITED | os.WNOWAIT)
 
     group.saw_processes(pids[1:], later)
@@ -68,4 +69,39 @@ def test_a_container_that_follows_a_stopped_one_at_once_has_a_new_grace(pids: li
     assert group.stage is Stage.WARNED
     assert group.escalation.spent_seconds == 0
     assert group.replaced
+    group.close()
+
+
+@pytest.mark.parametrize("checks", [2, 3])
+def test_a_container_that_was_seen_all_along_gains_no_grace_when_another_one_ends(
+    checks: int, pids: list[int]
+) -> None:
+    """A pod may have two containers look like the same one, and end one of them whenever the grace of both is nearly spent."""
+    holder, helper = (PodContainer("uid-of-a", cgroup) for cgroup in ("holder", "a-helper"))
+    group = ProcessGroup("default/a/trainer", lambda pid: None)
+    for now_seconds in range(checks):
+        group.saw_processes(pids, frozenset((holder, helper)))
+        group.step(2.0 * now_seconds, True, RULES)
+    stage = group.stage
+    assert stage is (Stage.ANNOUNCED if checks == 2 else Stage.TERMINATING)
+
+    group.saw_processes(pids[:1], frozenset((holder,)))
+
+    assert group.stage is stage, "what was announced stays so"
+    assert group.cgroup == "holder", "the one that is there has the grace, also after a restart of the agent"
+    group.close()
+
+
+def test_no_container_has_a_new_grace_while_a_stopped_process_is_alive(
+    pids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in another container of the pod, for example, which the reading of the GPU does not show any more."""
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda pidfd, number: None)
+    earlier, later = (frozenset((PodContainer("uid-of-a", cgroup),)) for cgroup in ("c1", "c2"))
+    group = ProcessGroup("default/a/trainer", lambda pid: None)
+    for now_seconds in (0.0, 2.0, 4.0):
+        group.saw_processes(pids[:1], earlier)
+        group.step(now_seconds, True, RULES)
+    group.saw_processes(pids[1:], later)
+    assert group.stage is Stage.TERMINATING
     group.close()

@@ -46,6 +46,8 @@ class ProcessGroup:
         self._eviction = Eviction(check_member)
         self._launcher = launcher
         self._containers: frozenset[PodContainer] = frozenset()
+        self._on_grace: frozenset[PodContainer] = frozenset()
+        """The containers that were seen in this grace. All use up the one."""
 
     @property
     def stage(self) -> Stage:
@@ -62,20 +64,21 @@ class ProcessGroup:
 
         A container that the kubelet started again has a new grace: no process of the earlier one is left then.
         Processes that follow in the same container have none. Neither has another container of the pod that makes
-        itself look like this one.
+        itself look like this one: it goes on with the grace of both.
         """
         self.pids, self._containers = frozenset(pids), containers or self._containers
-        cgroups = {container.cgroup for container in containers}
-        if not cgroups or self.cgroup in cgroups:
+        if not containers:
             return
-        if self.cgroup:
-            pod = min(container.pod for container in containers)
-            if processes_of([PodContainer(pod, self.cgroup)]):
-                return
+        pod = min(container.pod for container in containers)
+        known = self._on_grace or frozenset({PodContainer(pod, self.cgroup)} if self.cgroup else ())
+        if known and not known & containers and not processes_of(known) and not self._eviction.alive():
             # From the announcement on, the time between two checks is not counted.
             counts = self.stage in (Stage.COMPLIANT, Stage.WARNED)
             self.escalation = Escalation(seen_seconds=self.escalation.seen_seconds if counts else None)
-        self.cgroup = min(cgroups)
+            known = frozenset()
+        self._on_grace = known | containers
+        present = known & containers or (frozenset() if known else containers)
+        self.cgroup = min((container.cgroup for container in present), default=self.cgroup)
 
     def step(
         self,

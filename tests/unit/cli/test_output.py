@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from laneway.cli.main import main
-from laneway.cli.output import table
+from laneway.cli.output import table, write_object
 from laneway.cli.verbs import explain, get, wait
 from laneway.sdk import LanewayError, TrainingJob
 
@@ -44,3 +44,36 @@ def test_errors_with_words_of_users_do_not_either(
 
 def test_a_cell_with_control_characters_leaves_the_columns_in_line() -> None:
     assert table(("A", "B"), [["\x1b", "b"], ["1234", "c"]]) == "A      B\n\\x1b   b\n1234   c"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3e-4",
+        "1E5",
+        "-1e4",
+        "1e+5",
+        ".5e3",
+        "+.5e3",
+        "1e1_0",
+        "12e03",
+        "089",
+        "0o17",
+        "0X1F",
+        "-_1",
+        "y",
+        "N",
+    ],
+)
+def test_a_text_that_kubectl_would_take_for_something_else_is_quoted(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its YAML is that of Go, in which more is a number than in Python's, such as a learning rate among the arguments."""
+    write_object({"args": [text]}, "yaml")
+    assert capsys.readouterr().out == f"args:\n- '{text}'\n"
+
+
+@pytest.mark.parametrize("text", ["train", "e4", "--lr=3e-4", "yes-or-no", "node-1", "/a", "../b"])
+def test_other_texts_are_not_quoted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_object({"args": [text]}, "yaml")
+    assert capsys.readouterr().out == f"args:\n- {text}\n"

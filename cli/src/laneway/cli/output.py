@@ -16,6 +16,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 """What steers a terminal or turns the direction of a text; not a tab or the end of a line."""
 
 
+_OTHER_IN_GO = re.compile(r"[-+]?[._]*[0-9][0-9a-fA-FoOxX_.+-]*|[yYnN]")
+"""What kubectl's YAML may take for a number or a boolean, such as 3e-4, where Python's takes it for a text."""
+
+
 def printable(text: str) -> str:
     """Return a text with its control characters as escapes: words of users, such as a worker's last ones, must not steer a terminal."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -54,11 +58,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines, such as a script, as it reads."""
+    """Writes text of several lines, such as a script, as it reads, and quotes what kubectl would take for something else."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    style = "|" if "\n" in value else "'" if _OTHER_IN_GO.fullmatch(value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
 _Dumper.add_representer(str, _text)

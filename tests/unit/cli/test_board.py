@@ -78,6 +78,17 @@ def test_the_server_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path: P
         assert (endpoint.context.verify_mode, endpoint.server_name) == (mode, "k8s")
 
 
+@pytest.mark.parametrize(("bypassed", "proxy"), [("", "http://proxy:3128"), (".invalid", None)])
+def test_a_proxy_of_the_environment_is_passed_by_where_the_environment_says_so(
+    bypassed: str, proxy: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK does so, too, and both are to reach the same cluster."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", bypassed)
+    path = kubeconfig(tmp_path, {"token": "t"}, server="https://cluster.invalid")
+    assert cluster_access(path, None).endpoint.proxy == proxy
+
+
 def test_without_a_kubeconfig_it_says_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="set KUBECONFIG or give the path of one"):
         cluster_access(str(tmp_path / "missing"), None)

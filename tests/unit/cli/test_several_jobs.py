@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from laneway.cli import exit_codes
 from laneway.cli.main import main
+from laneway.sdk import TrainingJobClient
 
 from tests.support.fake_api_server import Answer, FakeAPIServer, a_kubeconfig
 from tests.support.training_jobs import a_job
@@ -84,3 +85,14 @@ def test_what_no_other_job_can_escape_ends_the_command(
 def test_missing_ones_may_be_ignored(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("delete", "--ignore-not-found", "nox", "b") == exit_codes.OK
     assert capfd.readouterr() == ("TrainingJob b deleted.\n", "")
+
+
+def test_failures_are_said_where_the_user_interrupts_the_command(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(client: TrainingJobClient, name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingJobClient, "watch_job", interrupted)
+    assert run("delete", "--wait", "nox", "a", "b") == exit_codes.INTERRUPTED
+    assert capfd.readouterr().err == "laneway: TrainingJob nox in namespace default not found\n"

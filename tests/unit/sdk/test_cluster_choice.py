@@ -6,11 +6,14 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import yaml
+from kubernetes import client
 from laneway.sdk import UnreachableError
 from laneway.sdk.cluster import Cluster
+from laneway.sdk.kubeconfig import load_config
 
 from tests.support.pod_environment import NAMESPACE, SERVER, enter_pod, leave_kubeconfigs
 
@@ -21,8 +24,12 @@ def server_of(name: str) -> str:
     return f"https://{name}.invalid"
 
 
-def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write kubeconfigs, each with a current context and with one named other."""
+def write(
+    folder: Path,
+    files: Mapping[str, str | None],
+    user: Mapping[str, object] = MappingProxyType({"token": "t"}),
+) -> None:
+    """Write kubeconfigs, each with a current context and with one named other; one with None has nothing in it."""
     for path, current in files.items():
         name = path.rpartition("/")[2]
         document = {
@@ -34,10 +41,11 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
                 {"name": each, "context": {"cluster": name, "user": "u", "namespace": f"of-{each}"}}
                 for each in (name, f"other-{name}")
             ],
-            "users": [{"name": "u", "user": {"token": "t"}}],
+            "users": [{"name": "u", "user": dict(user)}],
         }
         (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(yaml.safe_dump(document), encoding="utf-8")
+        text = "" if current is None else yaml.safe_dump(document)
+        (folder / path).write_text(text, encoding="utf-8")
 
 
 def chosen(folder: Path, variable: tuple[str, ...] = (), /, **given: str) -> tuple[str, str | None, str]:
@@ -60,6 +68,7 @@ def chosen(folder: Path, variable: tuple[str, ...] = (), /, **given: str) -> tup
         ("the given one", ("a",), {"kubeconfig": "b"}, ("b", "b")),
         ("the first current context of several files", ("a", "b"), {}, ("a", "a")),
         ("some files have no current context, or are missing", ("none", "missing", "b"), {}, ("b", "b")),
+        ("a file has nothing in it", ("empty", "b", "comment"), {}, ("b", "b")),
         ("a context of the second file", ("a", "b"), {"context": "other-b"}, ("b", "other-b")),
     ],
 )
@@ -74,6 +83,8 @@ def test_a_kubeconfig_is_used_in_the_order_of_kubectl(
 ) -> None:
     (enter_pod if in_pod else leave_kubeconfigs)(tmp_path, monkeypatch)
     write(tmp_path, {HOME: "config", "a": "a", "b": "b", "none": ""})
+    (tmp_path / "empty").touch()
+    (tmp_path / "comment").write_text("# none\n", encoding="utf-8")
     name, context = want
     assert chosen(tmp_path, variable, **given) == (server_of(name), context, f"of-{context}"), story
 
@@ -83,12 +94,13 @@ def test_a_kubeconfig_is_used_in_the_order_of_kubectl(
     [
         ("there is none", {}, (), ""),
         ("none has a current context", {HOME: ""}, (), ""),
+        ("the home's has nothing in it", {HOME: None}, (), ""),
         ("the variable's is missing", {HOME: "config"}, ("gone",), "there is no kubeconfig gone: using the pod's service account"),
     ],
 )  # fmt: skip
 def test_the_service_account_is_used_in_a_pod_where_no_context_is_chosen(
     story: str,
-    files: dict[str, str],
+    files: dict[str, str | None],
     variable: tuple[str, ...],
     says: str,
     tmp_path: Path,
@@ -149,3 +161,40 @@ def test_a_pod_without_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         chosen(tmp_path)
     want = "the pod's service account cannot be used: Service token file does not exist; set KUBECONFIG"
     assert str(caught.value) == want
+
+
+@pytest.mark.parametrize("in_pod", [True, False], ids=["in a pod", "outside"])
+def test_a_token_ends_before_the_end_of_its_files_line(
+    in_pod: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (enter_pod if in_pod else leave_kubeconfigs)(tmp_path, monkeypatch)
+    (tmp_path / "token").write_text("secret\n", encoding="utf-8")
+    if not in_pod:
+        write(tmp_path, {HOME: "config"}, {"tokenFile": str(tmp_path / "token")})
+    settings = client.Configuration()
+    load_config(settings, None, None)
+    for _ in range(2):  # each request may read it again
+        assert settings.get_api_key_with_prefix("BearerToken").lower() == "bearer secret"
+
+
+@pytest.mark.parametrize("field", ["as", "as-uid", "as-groups", "as-user-extra"])
+def test_a_user_who_is_to_act_as_another_one_does_not_act_as_itself(
+    field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kubectl acts as the other one, who may have fewer rights."""
+    leave_kubeconfigs(tmp_path, monkeypatch)
+    write(tmp_path, {HOME: "config"}, {"token": "t", field: "viewer"})
+    with pytest.raises(UnreachableError, match=rf"the user u, who acts as another one \({field}: viewer\)"):
+        chosen(tmp_path)
+
+
+@pytest.mark.parametrize("in_pod", [True, False], ids=["in a pod", "outside"])
+def test_a_proxy_that_needs_a_package(in_pod: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (enter_pod if in_pod else leave_kubeconfigs)(tmp_path, monkeypatch)
+    if not in_pod:
+        write(tmp_path, {HOME: "config"})
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://192.0.2.1:1080")
+    with pytest.raises(UnreachableError, match="install the Python package PySocks"):
+        load_config(client.Configuration(), None, None)
+    monkeypatch.setenv("NO_PROXY", "192.0.2.9,.invalid")
+    load_config(client.Configuration(), None, None)

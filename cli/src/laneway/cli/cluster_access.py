@@ -7,6 +7,7 @@ import ssl
 from dataclasses import dataclass
 
 from kubernetes import client, config
+from kubernetes.client.rest import should_bypass_proxies
 from laneway.board.api_server import Credential, Endpoint, UnreachableError, tls_context
 from laneway.cli.exit_codes import UNREACHABLE, CommandError
 from laneway.sdk.kubeconfig import load_config
@@ -39,7 +40,9 @@ def cluster_access(kubeconfig: str | None, context: str | None) -> ClusterAccess
         ) from error
     if not settings.verify_ssl:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    endpoint = Endpoint(settings.host, tls, settings.tls_server_name or None, settings.proxy or None)
+    bypasses = should_bypass_proxies(settings.host, settings.no_proxy or "")
+    proxy = None if bypasses else settings.proxy or None
+    endpoint = Endpoint(settings.host, tls, settings.tls_server_name or None, proxy)
     return ClusterAccess(endpoint, _credential(settings))
 
 

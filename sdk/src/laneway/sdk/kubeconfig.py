@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,19 @@ def load_config(settings: Any, kubeconfig: str | None, context: str | None) -> C
     path = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
     with _errors(path):
-        merged = KubeConfigMerger(path)
+        read = os.pathsep.join(each for each in path.split(os.pathsep) if not _is_empty(each))
+        if not in_pod or kubeconfig:
+            read = read or path
+        merged = KubeConfigMerger(read)
         # kubectl takes the current context of the first file that has one; the client's merger takes the last file's.
         currents = [each.get("current-context") for each in merged.config_files.values()]
         chosen = context or next(filter(None, currents), None)
     if in_pod and not kubeconfig and not chosen:
         if os.environ.get("KUBECONFIG") and merged.config is None:
             logger.warning("there is no kubeconfig %s: using the pod's service account", path)
-        return ClusterChoice(None, _load_service_account(settings))
+        own_namespace = _load_service_account(settings)
+        _check_proxy(settings)
+        return ClusterChoice(None, own_namespace)
     if merged.config is None:
         wanted, otherwise = "", "set KUBECONFIG or give the path of one"
         if in_pod and not kubeconfig:
@@ -68,10 +74,18 @@ def load_config(settings: Any, kubeconfig: str | None, context: str | None) -> C
             f"no cluster is configured: there is no kubeconfig {path}{wanted}; {otherwise}"
         )
     with _errors(path), _logged() as messages:
-        namespace = _load_context(settings, path, merged.config, chosen)
+        namespace = _load_context(settings, read, merged.config, chosen)
+    _check_proxy(settings)
     if messages:
         raise UnreachableError(f"the kubeconfig {path} gives no credential: {_one_line(messages[0])}")
     return ClusterChoice(chosen, namespace)
+
+
+def _is_empty(path: str) -> bool:
+    """Return whether there is a file with nothing in it, which kubectl passes over and the client refuses."""
+    file = Path(path).expanduser()
+    lines = file.read_bytes().splitlines() if path and file.exists() else [b"none"]
+    return all(not line or line.startswith(b"#") for line in map(bytes.strip, lines))
 
 
 def _load_context(settings: Any, path: str, found: Any, chosen: str | None) -> str:
@@ -84,11 +98,47 @@ def _load_context(settings: Any, path: str, found: Any, chosen: str | None) -> s
         raise config.ConfigException(f"{chooses}; its contexts: {', '.join(names) or 'none'}")
     context = found["contexts"].get_with_name(chosen)["context"]
     if user := context.safe_get("user"):
-        found["users"].get_with_name(user)  # the client goes on without a user that is missing
+        # The client goes on without a user that is missing, and as the user's own self where it is to be another.
+        _refuse_impersonation(found["users"].get_with_name(user)["user"], user)
     config.load_kube_config(path, chosen, client_configuration=settings)
+    _trim_token(settings)
     if not str(settings.host).startswith(("https://", "http://")):
         raise config.ConfigException(f"has the server {settings.host}: begin it with https://")
     return str(context.safe_get("namespace") or "default")
+
+
+def _refuse_impersonation(user: Any, name: str) -> None:
+    from kubernetes import config
+
+    for field in ("as", "as-uid", "as-groups", "as-user-extra"):
+        if value := user.safe_get(field):
+            raise config.ConfigException(
+                f"has the user {name}, who acts as another one ({field}: {value}): Laneway's commands cannot; use another context"
+            )
+
+
+def _trim_token(settings: Any) -> None:
+    """Let a token end as kubectl does, before the end of its file's line: no header can have that."""
+    refresh = settings.refresh_api_key_hook
+    if refresh is None:
+        return
+
+    def trimmed(current: Any) -> None:
+        refresh(current)
+        current.refresh_api_key_hook = trimmed  # it has put itself back
+        current.api_key["BearerToken"] = current.api_key["BearerToken"].strip()
+
+    settings.refresh_api_key_hook = trimmed
+
+
+def _check_proxy(settings: Any) -> None:
+    from kubernetes.client.rest import is_socks_proxy_url, should_bypass_proxies
+
+    used = settings.proxy and not should_bypass_proxies(settings.host, settings.no_proxy or "")
+    if used and is_socks_proxy_url(settings.proxy) and find_spec("socks") is None:
+        raise UnreachableError(
+            f"no cluster can be reached through the proxy {settings.proxy}: install the Python package PySocks"
+        )
 
 
 def _load_service_account(settings: Any) -> str:
@@ -98,6 +148,7 @@ def _load_service_account(settings: Any) -> str:
 
     try:
         config.load_incluster_config(client_configuration=settings)
+        _trim_token(settings)
         path = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
         return path.read_text(encoding="utf-8").strip() or "default"
     except (config.ConfigException, OSError) as error:

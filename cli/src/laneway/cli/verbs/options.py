@@ -86,14 +86,16 @@ def for_each_job(arguments: Namespace, act: Callable[[TrainingJobClient, str], N
     """
     client = open_client(arguments)
     failures: list[CommandError | LanewayError] = []
-    for name in arguments.name:
-        try:
-            act(client, name)
-        except (CommandError, LanewayError) as error:
-            failures.append(error)
-            if isinstance(error, (UnauthorizedError, UnreachableError)):
-                break
-    codes = [report(arguments.program, error) for error in failures]
+    try:
+        for name in arguments.name:
+            try:
+                act(client, name)
+            except (CommandError, LanewayError) as error:
+                failures.append(error)
+                if isinstance(error, (UnauthorizedError, UnreachableError)):
+                    break
+    finally:  # also where the user interrupts it
+        codes = [report(arguments.program, error) for error in failures]
     return codes[0] if codes else OK
 
 

@@ -177,6 +177,14 @@ def test_a_token_ends_before_the_end_of_its_files_line(
         assert settings.get_api_key_with_prefix("BearerToken").lower() == "bearer secret"
 
 
+@pytest.mark.parametrize("token", ["a\nb", "\u2603"])
+def test_a_token_that_no_header_can_have(token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_kubeconfigs(tmp_path, monkeypatch)
+    write(tmp_path, {HOME: "config"}, {"token": token})
+    with pytest.raises(UnreachableError, match="gives a token that is not one line of ASCII text"):
+        chosen(tmp_path)
+
+
 @pytest.mark.parametrize("field", ["as", "as-uid", "as-groups", "as-user-extra"])
 def test_a_user_who_is_to_act_as_another_one_does_not_act_as_itself(
     field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,3 +206,11 @@ def test_a_proxy_that_needs_a_package(in_pod: bool, tmp_path: Path, monkeypatch:
         load_config(client.Configuration(), None, None)
     monkeypatch.setenv("NO_PROXY", "192.0.2.9,.invalid")
     load_config(client.Configuration(), None, None)
+
+
+def test_a_proxy_without_a_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_kubeconfigs(tmp_path, monkeypatch)
+    write(tmp_path, {HOME: "config"})
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example")
+    with pytest.raises(UnreachableError, match=r"the proxy proxy\.example: begin it with http://"):
+        chosen(tmp_path)

@@ -102,6 +102,9 @@ def _load_context(settings: Any, path: str, found: Any, chosen: str | None) -> s
         _refuse_impersonation(found["users"].get_with_name(user)["user"], user)
     config.load_kube_config(path, chosen, client_configuration=settings)
     _trim_token(settings)
+    token = str(settings.api_key.get("BearerToken", "")).strip()
+    if not (token.isascii() and token.isprintable()):
+        raise config.ConfigException("gives a token that is not one line of ASCII text")
     if not str(settings.host).startswith(("https://", "http://")):
         raise config.ConfigException(f"has the server {settings.host}: begin it with https://")
     return str(context.safe_get("namespace") or "default")
@@ -134,11 +137,16 @@ def _trim_token(settings: Any) -> None:
 def _check_proxy(settings: Any) -> None:
     from kubernetes.client.rest import is_socks_proxy_url, should_bypass_proxies
 
-    used = settings.proxy and not should_bypass_proxies(settings.host, settings.no_proxy or "")
-    if used and is_socks_proxy_url(settings.proxy) and find_spec("socks") is None:
-        raise UnreachableError(
-            f"no cluster can be reached through the proxy {settings.proxy}: install the Python package PySocks"
-        )
+    if not settings.proxy or should_bypass_proxies(settings.host, settings.no_proxy or ""):
+        return
+    socks = is_socks_proxy_url(settings.proxy)
+    if not socks and not settings.proxy.lower().startswith(("http://", "https://")):
+        advice = "begin it with http://, https:// or socks5://"
+    elif socks and find_spec("socks") is None:
+        advice = "install the Python package PySocks"
+    else:
+        return
+    raise UnreachableError(f"no cluster can be reached through the proxy {settings.proxy}: {advice}")
 
 
 def _load_service_account(settings: Any) -> str:

@@ -118,8 +118,9 @@ def values_schema() -> Schema:
             metrics=_metrics(),
             networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
         ),
-        # Helm itself adds these to a chart's values when it is a part of another.
-        "patternProperties": {"^global$": {"type": "object"}},
+        # Of a chart that is a part of another: helm adds `global`, and reads `enabled` where the other's `condition` names it. By itself
+        # this chart has no such switch.
+        "patternProperties": {"^global$": {"type": "object"}, "^enabled$": {"const": True}},
         # Not in the parts themselves: the values of a node group have the schema of `node`, and are only what differs from it.
         "allOf": [_needed(_NEEDED)],
     }

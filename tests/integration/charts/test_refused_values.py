@@ -19,6 +19,7 @@ SIMULATED = "gpu: {source: simulated, simulated: {gpus: [{count: 2}], nvlinks: [
 
 WRONG = {
     "a misspelt group": ("operatr: {}", "additional properties 'operatr' not allowed"),
+    "a switch that only a part of another chart has": ("enabled: false", "at '/enabled': value must be true"),
     "a misspelt value": (
         "operator: {replica: 2}",
         "at '/operator': additional properties 'replica' not allowed",

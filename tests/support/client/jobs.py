@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,21 +76,40 @@ class Job:
         os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it in any case."""
-        if self._process.poll() is None:
-            self._process.kill()
+        """Ends it in any case, and what it has started."""
+        self._kill_all()
         self._end()
 
     def _end(self) -> tuple[str, str]:
         try:
             output, errors = self._process.communicate(timeout=JOIN_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._kill_all()
             output, errors = self._process.communicate()
             raise AssertionError(f"still running:\n{output}\n{errors}") from None
         except ValueError:  # it was read to its end before
             return "", ""
         return output, errors
+
+    def _kill_all(self) -> None:
+        self._process.kill()
+        stdout = self._process.stdout
+        if stdout is not None and not stdout.closed:
+            for pid in writers_of(stdout.fileno()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def writers_of(pipe: int) -> set[int]:
+    """Returns the other processes that have a pipe open. A worker of torchrun is one after its launcher's end, in a session of its own:
+    as long as it lives, a job's output has no end."""
+    own = os.readlink(f"/proc/self/fd/{pipe}")
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(descriptor) == own:
+                found.add(int(descriptor.parts[2]))
+    return found - {os.getpid()}
 
 
 def end_of(node: Node, pod: str) -> dict[str, Any]:

@@ -116,6 +116,8 @@ class Cell:
     def kill_and_start(self, replica: Replica) -> None:
         """Kills a replica and restarts it at once without a leader; other tests wait for leases to expire."""
         replica.kill()
+        # A request that is under way when the cell ends can have it started again after the end that the cell has for it.
+        self.stack.callback(replica.kill)
 
         async def start() -> None:
             lease = LEASES.path(self.namespace, LEASE)

@@ -58,6 +58,20 @@ class Installation:
             *("--set-string", f"node.podAnnotations.image-content={node}"),
             *further,
         )
+        self.wait_until_rolled_out()
+
+    def wait_until_rolled_out(self) -> None:
+        """Wait until the operator's and the node pods are of the newest template and ready.
+
+        `helm --wait` returns while as many node pods as `maxUnavailable` allows are still replaced. A node without its plugin refuses
+        workers, and their gang starts once more.
+
+        Raises:
+            ClusterError: a pod is not ready in time.
+        """
+        place = ("--namespace", SYSTEM_NAMESPACE, f"--timeout={_HELM_TIMEOUT}")
+        for kind, component in (("deployments", "operator"), ("daemonsets", "node")):
+            self.target.kubectl.run("rollout", "status", kind, "--selector", _selector(component), *place)
 
     def advertised_percent(self) -> dict[str, int]:
         """Return the GPU percent that each node offers."""
@@ -113,6 +127,9 @@ def install(
 
 def system_pods(target: Target, component: str) -> Sequence[str]:
     """Return the names of a component's pods (operator, node)."""
-    selector = f"app.kubernetes.io/component={component},app.kubernetes.io/instance={RELEASE}"
-    pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE, "--selector", selector)["items"]
-    return [pod["metadata"]["name"] for pod in pods]
+    pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE, "--selector", _selector(component))
+    return [pod["metadata"]["name"] for pod in pods["items"]]
+
+
+def _selector(component: str) -> str:
+    return f"app.kubernetes.io/component={component},app.kubernetes.io/instance={RELEASE}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def older(bench: Bench, tmp_path: Path) -> Iterator[Bench]:
     try:
         place = ("--namespace", SYSTEM_NAMESPACE, "--values", DEMO_VALUES, "--wait", "--timeout", "180s")
         installation.helm("upgrade", RELEASE, chart, *place)
+        installation.wait_until_rolled_out()
         yield bench
     finally:
         installation.upgrade()
@@ -71,8 +73,25 @@ def older_chart(folder: Path) -> Path:
     return folder
 
 
-def start(bench: Bench) -> dict[str, str]:
-    """Starts the jobs, and returns their containers once all are well under way."""
+@dataclass(frozen=True)
+class Lives:
+    """What a lost or restarted worker changes."""
+
+    containers: dict[str, str]
+    """Ids by pod."""
+
+    attempts: dict[str, tuple[int, int]]
+    """Attempts and restarts by job."""
+
+    @classmethod
+    def of(cls, bench: Bench) -> Lives:
+        views = bench.jobs.views().items()
+        attempts = {name: (view.status.attempt, view.status.restarts) for name, view in views}
+        return cls(containers(bench), attempts)
+
+
+def start(bench: Bench) -> Lives:
+    """Starts the jobs, and returns their lives once all are well under way."""
     gang = {
         "workers": 2,
         "gpus": {"type": "Share", "sharePercent": 30},
@@ -90,7 +109,7 @@ def start(bench: Bench) -> dict[str, str]:
     )
     bench.jobs.wait(JOBS, running, "running", 120)
     wait_until_further(bench)
-    return containers(bench)
+    return Lives.of(bench)
 
 
 def wait_until_further(bench: Bench) -> dict[str, int]:
@@ -107,19 +126,12 @@ def wait_until_further(bench: Bench) -> dict[str, int]:
     return {pod: session["turns"] for pod, session in connected(bench).items()}
 
 
-def check_unharmed(bench: Bench, before: dict[str, str], turns: dict[str, int], since_seconds: float) -> None:
-    """The same containers train in their first attempt; the agents gave no lane to two, and forgot no turn."""
-    # `helm --wait` returns while one node pod may still be replaced.
-    for name in ("deployment/laneway-operator", "daemonset/laneway-node"):
-        command = ("rollout", "status", name, "--namespace", SYSTEM_NAMESPACE, "--timeout=180s")
-        bench.laneway.kubectl.run(*command)
+def check_unharmed(bench: Bench, before: Lives, turns: dict[str, int], since_seconds: float) -> None:
+    """The same containers train in the same attempt; the agents gave no lane to two, and forgot no turn."""
+    bench.laneway.installation.wait_until_rolled_out()
     now = wait_until_further(bench)
     assert all(now[pod] >= count for pod, count in turns.items())
-    assert containers(bench) == before
-    views = bench.jobs.views()
-    assert {
-        name: (view.status.attempt, view.status.restarts) for name, view in views.items()
-    } == dict.fromkeys(JOBS, (1, 0))
+    assert Lives.of(bench) == before
     laneway = bench.laneway
     agents = system_pods(laneway.installation.target, "node")
     held = read_turns(laneway.api, SYSTEM_NAMESPACE, agents, since_seconds, bench.namespace)
@@ -181,7 +193,7 @@ def test_jobs_outlive_an_upgrade_a_rollback_and_an_uninstallation(older: Bench) 
     # The jobs and their CRDs stay, and their processes go on without Laneway.
     installation.helm("uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "180s")
     wait_until(lambda: not system_pods(installation.target, "node"), "the node pods are gone", 60)
-    assert containers(bench) == before
+    assert containers(bench) == before.containers
     assert set(bench.jobs.views()) == set(JOBS)
     assert {pod["status"]["phase"] for pod in bench.jobs.pods()} == {"Running"}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,7 @@ from laneway.api import names
 from hack.cluster.progress import ClusterError
 from hack.demo.api import Api
 
+_PAUSE_SECONDS = 0.5
 _ACCURACY = re.compile(r"accuracy\W{1,4}([01](?:\.\d+)?)")
 
 
@@ -61,7 +64,7 @@ class Outputs:
             )
             self.by_pod[uid] = output
             name = pod["metadata"]["name"]
-            thread = threading.Thread(target=self._follow, args=(name, output), daemon=True)
+            thread = threading.Thread(target=self._follow, args=(name, uid, output), daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -83,14 +86,35 @@ class Outputs:
                 return float(found[-1])
         return None
 
-    def _follow(self, pod: str, output: WorkerOutput) -> None:
-        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}/log"
-        try:
-            for line in self._api.lines(path, {"follow": "true"}):
+    def _follow(self, name: str, uid: str, output: WorkerOutput) -> None:
+        pod = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
+        with suppress(ClusterError, OSError):
+            for line in self._api.lines(f"{pod}/log", {"follow": "true"}):
                 output.lines.append(line)
+        # The stream may have broken off, or ended before the runtime wrote the last lines: read on until the pod is gone, or has ended
+        # and shows no more. The lines so far remain; a claim reports what it misses.
+        ended = False
+        while not ended:
+            time.sleep(_PAUSE_SECONDS)
+            lines = self._lines(pod)
+            try:
+                raw = self._api.get(pod)
+            except ClusterError:
+                return
+            if raw["metadata"]["uid"] != uid:
+                return  # its successor has its name
+            if lines is None:
+                continue
+            ended = raw["status"]["phase"] in ("Succeeded", "Failed") and lines == output.lines
+            if len(lines) >= len(output.lines):
+                output.lines[:] = lines
+
+    def _lines(self, pod: str) -> list[str] | None:
+        """Return the lines of a pod's log so far; None where it cannot be read now."""
+        try:
+            return list(self._api.lines(f"{pod}/log", {}))
         except (ClusterError, OSError):
-            # The pod was deleted during the read. The lines so far remain; a claim reports what it misses.
-            return
+            return None
 
 
 def _has_started(pod: Mapping[str, Any]) -> bool:

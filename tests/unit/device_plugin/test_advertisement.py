@@ -44,7 +44,7 @@ class Node:
 def advertisement(node: Node | None, *, count: int = 1) -> tuple[Advertisement, SimpleNamespace]:
     known: LatestValue[Inventory] = LatestValue()
     known.publish(inventory(gpu(0, offer=200), gpu(1, offer=200, healthy=False)))
-    registration = SimpleNamespace(registered=True, count=count)
+    registration = SimpleNamespace(followed=True, count=count)
     return Advertisement(node, known, cast("Registration", registration), poll_seconds=0.001), registration
 
 
@@ -58,7 +58,7 @@ async def test_where_shares_are_withheld_it_waits_for_none() -> None:
     node = Node("0")
     known: LatestValue[Inventory] = LatestValue()
     known.publish(inventory(gpu(0)).model_copy(update={"withheld_reason": "another device plugin"}))
-    registration = SimpleNamespace(registered=True, count=1)
+    registration = SimpleNamespace(followed=True, count=1)
     advertised = Advertisement(node, known, cast("Registration", registration), poll_seconds=0.001)
     running = asyncio.create_task(advertised.run())
     await until(lambda: advertised.ready)
@@ -87,18 +87,18 @@ async def test_it_is_ready_once_the_node_offers_all_healthy_shares() -> None:
     assert not advertised.ready
     node.offers = "200"
     await until(lambda: advertised.ready)
-    registration.registered = False
+    registration.followed = False
     assert not advertised.ready
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
 
-async def test_without_an_api_server_a_registration_is_enough() -> None:
+async def test_without_an_api_server_the_kubelet_is_enough() -> None:
     advertised, registration = advertisement(None)
 
     assert advertised.ready
-    registration.registered = False
+    registration.followed = False
     assert not advertised.ready
 
 
@@ -113,7 +113,7 @@ def test_what_a_node_offers(node: dict[str, Any], percent: int) -> None:
 def test_a_node_without_gpus_is_ready_and_says_why() -> None:
     """Otherwise `helm install --wait` would wait for it for ever."""
     known: LatestValue[Inventory] = LatestValue()
-    registration = SimpleNamespace(registered=False, count=0)
+    registration = SimpleNamespace(followed=False, count=0)
     advertised = Advertisement(Node(), known, cast("Registration", registration))
     assert not advertised.ready
 

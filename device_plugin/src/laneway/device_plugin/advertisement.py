@@ -1,7 +1,8 @@
 """Checks whether the cluster knows of this node's shares; only then is the plugin ready.
 
 A registration is not enough: the kubelet reports new devices to the API server with its next node status,
-seconds later. So the Node is read until it shows them, once for each registration.
+seconds later. So the Node is read until it shows them, once for each registration. Nor is the Node enough: it
+may still show those of the plugin before this one, so the kubelet has to follow this one's devices.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ class Advertisement:
 
     @property
     def ready(self) -> bool:
-        """Return whether the plugin is registered and the Node shows its shares, or the node has no GPUs."""
+        """Return whether the kubelet follows its devices and the Node shows its shares, or the node has no GPUs."""
         if self.no_gpus_reason:
             return True
         heard = self._source is None or self._seen_registration == self._registration.count
-        return self._registration.registered and heard
+        return self._registration.followed and heard
 
     @property
     def no_gpus_reason(self) -> str:
@@ -67,7 +68,7 @@ class Advertisement:
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
-            if self._source is not None and self._registration.registered and not self.ready:
+            if self._source is not None and self._registration.followed and not self.ready:
                 await self._look(self._source)
             await asyncio.sleep(self._poll_seconds)
 

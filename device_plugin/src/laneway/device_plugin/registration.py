@@ -51,6 +51,11 @@ class Registration:
         self._service = service
         self._poll_seconds = poll_seconds
 
+    @property
+    def followed(self) -> bool:
+        """Return whether the kubelet it is registered with follows its devices; until then that one refuses containers."""
+        return self.registered and self._service.open_streams > 0
+
     async def run(self) -> None:
         """Serve and stay registered until cancelled."""
         while True:

@@ -45,8 +45,9 @@ from hack.cluster.requirements import check_machine
 CONTROL_PLANE_COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 
 _BOOTSTRAP_MANIFEST = Path(__file__).resolve().parent / "bootstrap.yaml"
-_HEALTH_TIMEOUT_SECONDS = 90.0
-_READY_TIMEOUT_SECONDS = 120.0
+# As long as several clusters that start at once need on two slow cores. A component that ends is noticed at once.
+_HEALTH_TIMEOUT_SECONDS = 240.0
+_READY_TIMEOUT_SECONDS = 240.0
 
 
 def bring_up(name: str, node_count: int) -> Path:

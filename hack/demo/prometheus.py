@@ -32,7 +32,9 @@ from hack.demo.target import Target
 ACCOUNT = "laneway-demo-prometheus"
 PORT = 9090
 
-_START_TIMEOUT_SECONDS = 30.0
+_START_TIMEOUT_SECONDS = 120.0
+_ANSWER_TIMEOUT_SECONDS = 60
+"""A query takes milliseconds, and seconds where other programs keep the machine busy."""
 _TOKEN_DURATION = "720h"
 _SCRAPE_INTERVAL = "5s"
 
@@ -68,7 +70,7 @@ class Prometheus:
 
     def _get(self, what: str, query: dict[str, str] | None = None) -> Any:
         url = f"{self.address}/api/v1/{what}?{urllib.parse.urlencode(query or {})}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT_SECONDS) as answer:
             return json.load(answer)["data"]
 
 

@@ -107,7 +107,7 @@ class Crowd:
         ]
 
     def wait_until_connected(
-        self, names: Collection[str], ignoring: Collection[str] = (), seconds: float = 60
+        self, names: Collection[str], ignoring: Collection[str] = (), seconds: float = 240
     ) -> dict[str, dict[str, Any]]:
         """Waits until each pod, and no other, has one session with a living process; returns the sessions by pod.
 
@@ -161,7 +161,7 @@ class Crowd:
             published.update({status["pod"]: (gpu, status) for gpu, status in self._published()})
             return set(running) <= set(held) and set(running) <= set(published)
 
-        wait_until(all_are_shown, "kubelets and GPUNodes show the holders", 60)
+        wait_until(all_are_shown, "kubelets and GPUNodes show the holders", 120)
         for name, pod in running.items():
             gpu, status = published[name]
             _check_process(pod, sessions[name], held[name])

@@ -32,7 +32,7 @@ def test_a_pod_that_asks_for_every_gpu_by_its_environment_is_refused(bench: Benc
 
 def test_a_job_whose_template_does_so_is_refused_at_once(bench: Bench) -> None:
     bench.jobs.apply([setting(training_job("greedy"), "NVIDIA_VISIBLE_DEVICES", "all")])
-    job = bench.jobs.wait(["greedy"], lambda job: job.state == "InvalidTemplate", "refused", 30)["greedy"]
+    job = bench.jobs.wait(["greedy"], lambda job: job.state == "InvalidTemplate", "refused", 120)["greedy"]
     assert job.status.waiting is not None
     assert "template.spec.containers[0].env sets NVIDIA_VISIBLE_DEVICES" in job.status.waiting.message
     assert bench.jobs.pods() == []
@@ -56,11 +56,11 @@ def test_one_percent_does_not_take_a_gpu(bench: Bench, crowd: Crowd, gpus: dict[
     plain = [session_pod(f"plain-{node}", 1, node=node, metadata={"annotations": EXCLUSIVE}) for node in gpus]
     crowd.create(plain, user=OPERATOR_USER)
     pods = [pod["metadata"]["name"] for pod in (*forged, *plain)]
-    wait_until(lambda: crowd.running().keys() == set(pods), "the claims run", 120)
+    wait_until(lambda: crowd.running().keys() == set(pods), "the claims run", 240)
     sessions = crowd.wait_until_connected(pods)
     assert {sessions[name]["gpu"] for name in pods[: len(forged)]} == {uuid for _, uuid in places}
 
     spec = {"gpus": {"type": "Share", "sharePercent": 90}}
     bench.jobs.apply([training_job("honest", spec=spec, steps=5)])
-    job = bench.jobs.wait(["honest"], lambda job: job.ended, "trained", 150, bench.follow)["honest"]
+    job = bench.jobs.wait(["honest"], lambda job: job.ended, "trained", 240, bench.follow)["honest"]
     assert job.has("Complete"), job.status

@@ -82,19 +82,19 @@ def test_cpus_are_lent_given_back_before_another_worker_starts_and_lent_again(
         return pod
 
     bench.jobs.apply([a_job("first", node, _REQUEST_MILLIS)])
-    bench.jobs.wait(["first"], running, "running", 120)
+    bench.jobs.wait(["first"], running, "running", 240)
     before = the_pod()["status"]["containerStatuses"][0]["containerID"]
-    wait_until(lambda: has_millis(the_pod()) > _REQUEST_MILLIS, "the first job has idle CPUs too", 120)
+    wait_until(lambda: has_millis(the_pod()) > _REQUEST_MILLIS, "the first job has idle CPUs too", 240)
 
     # The second needs nearly all that the first was lent.
     bench.jobs.apply([a_job("second", node, idle - _REQUEST_MILLIS - _LEFT_MILLIS)])
-    wait_until(lambda: bool(bench.jobs.pods("second")), "the second job's pod is created", 120)
+    wait_until(lambda: bool(bench.jobs.pods("second")), "the second job's pod is created", 240)
     assert has_millis(the_pod()) == _REQUEST_MILLIS, "its CPUs are there before it"
-    views = bench.jobs.wait(["first", "second"], running, "running side by side", 120)
+    views = bench.jobs.wait(["first", "second"], running, "running side by side", 240)
     assert views["second"].status.attempt == 1
 
     bench.laneway.kubectl.run("delete", "trainingjob", "second", "--namespace", bench.namespace)
-    wait_until(lambda: has_millis(the_pod()) > _REQUEST_MILLIS, "the first job has idle CPUs again", 120)
+    wait_until(lambda: has_millis(the_pod()) > _REQUEST_MILLIS, "the first job has idle CPUs again", 240)
     (status,) = the_pod()["status"]["containerStatuses"]
     assert (status["containerID"], status["restartCount"]) == (before, 0)
     assert bench.jobs.view("first").status.attempt == 1

@@ -88,7 +88,7 @@ def reported(bench: Bench, pod: str, container: str) -> list[tuple[str, str, lis
         found[:] = bench.laneway.kubectl.run("logs", pod, *place).splitlines()
         return len(found) >= 2
 
-    wait_until(both_are_there, f"{pod} has printed two lines", 60)
+    wait_until(both_are_there, f"{pod} has printed two lines", 120)
     return [tuple(json.loads(line)) for line in found]
 
 
@@ -104,7 +104,7 @@ def test_each_container_has_the_path_of_its_own_image(bench: Bench, pinned_image
         first=(container("prepare", by_tag, 5),),
     )
     for pod in ("without", "shares"):
-        wait = ("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{pod}", "--timeout=120s")
+        wait = ("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{pod}", "--timeout=240s")
         bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
 
     without = reported(bench, "without", "plain")

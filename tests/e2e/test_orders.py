@@ -30,7 +30,7 @@ def start(bench: Bench, name: str, workers: int = 1) -> dict[str, str]:
     """A job that trains; return its containers."""
     spec = {"workers": workers, "gpus": {"type": "Share", "sharePercent": 30}}
     bench.jobs.apply([training_job(name, spec=spec, steps=100_000, pace_seconds=0.02)])
-    bench.jobs.wait([name], running, "running", 120)
+    bench.jobs.wait([name], running, "running", 180)
     for rank in range(workers):
         wait_until_further(bench, f"{name}-{rank}", 5)
     return containers(bench)
@@ -44,18 +44,18 @@ def test_a_job_is_offloaded_and_restored_by_command(bench: Bench) -> None:
         assert session["offloadedBytes"] > 0
         assert "offloaded by order (an end-to-end test)" in session["message"]
         assert session.get("lane") is None
-    bench.jobs.wait(["moved"], lambda job: job.status.reason == "PausedByOrder", "seen as paused", 60)
+    bench.jobs.wait(["moved"], lambda job: job.status.reason == "PausedByOrder", "seen as paused", 120)
 
     # The memory and the turns are others'.
     bench.jobs.apply([training_job("between", steps=5)])
-    bench.jobs.wait(["between"], lambda job: job.has("Complete"), "running meanwhile", 120)
+    bench.jobs.wait(["between"], lambda job: job.has("Complete"), "running meanwhile", 240)
     for rank, session in enumerate(held):
         assert session_of(bench, f"moved-{rank}")["iterations"] == session["iterations"]
 
     command(bench, "restore", "moved")
     for rank, session in enumerate(held):
         wait_until_further(bench, f"moved-{rank}", session["iterations"])
-    bench.jobs.wait(["moved"], running, "running again", 60)
+    bench.jobs.wait(["moved"], running, "running again", 120)
     assert containers(bench).items() >= before.items(), "the same processes went on"
 
 

@@ -113,7 +113,7 @@ def wait_until_all_run(crowd: Crowd, number: int) -> dict[str, dict[str, Any]]:
         assert not crowd.refused()
         return len(crowd.running()) == number
 
-    wait_until(all_run, f"{number} pods run", 240)
+    wait_until(all_run, f"{number} pods run", 360)
     return crowd.running()
 
 
@@ -147,7 +147,7 @@ def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd, replicas:
         crowd.check_identities(running, without_folder=connected, ignoring=hit)
         assert started(crowd) == after
 
-        wait_until(lambda: all_ready(laneway), "all of Laneway is ready", 150)
+        wait_until(lambda: all_ready(laneway), "all of Laneway is ready", 360)
     print(witness.summary())
     assert witness.violations == []
 
@@ -158,7 +158,7 @@ def begin(crowd: Crowd, name: str, wanted: dict[str, int], replicas: int) -> dic
     sets = {f"{name}-{percent}": percent for percent in PERCENTS}
     wanted |= dict.fromkeys(sets, replicas)
     crowd.create([session_replicas(each, percent, replicas) for each, percent in sets.items()])
-    wait_until(lambda: len(crowd.running()) >= running + BEGUN, f"pods of {', '.join(sets)} run", 90)
+    wait_until(lambda: len(crowd.running()) >= running + BEGUN, f"pods of {', '.join(sets)} run", 240)
     return started(crowd)
 
 
@@ -170,7 +170,7 @@ def go_on(crowd: Crowd, blow: str, wanted: dict[str, int], before: dict[str, str
         sets = crowd.api.items(path)
         return wanted == {each["metadata"]["name"]: each["status"].get("readyReplicas", 0) for each in sets}
 
-    wait_until(all_run, f"all pods run after {blow}", 240)
+    wait_until(all_run, f"all pods run after {blow}", 360)
     now = started(crowd)
     assert {name: now.get(name) for name in before} == before, blow
     return now

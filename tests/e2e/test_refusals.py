@@ -66,7 +66,7 @@ def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Be
     spec = training_job("odd")["spec"]["template"]["spec"]
     spec["containers"][0]["resources"] = {"limits": {"laneway.dev/gpu-percent": "150"}}
     bench.jobs.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": spec}])
-    wait = ("wait", "--for=jsonpath={.status.phase}=Failed", "pod/odd", "--timeout=60s")
+    wait = ("wait", "--for=jsonpath={.status.phase}=Failed", "pod/odd", "--timeout=120s")
     bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
 
     status = bench.laneway.kubectl.get("pod", "odd", "--namespace", bench.namespace)["status"]

@@ -32,7 +32,7 @@ def test_rival_gangs_run_one_after_another_and_never_hold_half(bench: Bench) -> 
     history = History(WORKERS)
     with _watched(bench.laneway.api, bench.namespace, history):
         bench.jobs.apply([_rival(f"rival-{at}") for at in range(RIVALS)])
-        wait_until(lambda: history.all_succeeded(RIVALS), f"{RIVALS} gangs have run", 300)
+        wait_until(lambda: history.all_succeeded(RIVALS), f"{RIVALS} gangs have run", 600)
     found = history.check()
     print(f"{found.moments} moments; taken back: {dict(found.partial)}")
     assert set(found.whole) == {f"rival-{at}" for at in range(RIVALS)}

@@ -37,7 +37,7 @@ def shell(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
     cluster = ("-n", bench.namespace, "--kubeconfig", str(kubectl.kubeconfig))
     command = [sys.executable, "-m", "laneway.cli.main", *cluster, *words]
     return subprocess.run(
-        command, check=False, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=120
+        command, check=False, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=300
     )
 
 
@@ -87,7 +87,7 @@ def test_a_worker_is_entered_suspended_and_resumed(bench: Bench, client: Trainin
     client.wait_for_job_status(name, {"Running"})
     entered = shell(bench, "exec", name, "--", "sh", "-c", "echo in $0", "the worker")
     assert entered.stdout == "in the worker\n", entered.stderr
-    wait_until(lambda: f"{name}-0" in shell(bench, "top").stdout, "its node has published its session", 60)
+    wait_until(lambda: f"{name}-0" in shell(bench, "top").stdout, "its node has published its session", 180)
     client.suspend_job(name)
     client.wait_for_job_status(name, {"Suspended"})
     assert shell(bench, "resume", name).returncode == 0
@@ -114,7 +114,7 @@ def test_the_notebook_trains_and_deletes_its_job(
     notebook = nbformat.read(ROOT / "examples" / "train.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     (creates,) = (cell for cell in notebook.cells if "CustomTrainer(func=train," in cell.source)
     creates.source = creates.source.replace("CustomTrainer(", f"CustomTrainer(image={IMAGE!r}, ")
-    NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     lines = "".join(output["text"] for output in outputs if output["name"] == "stdout").splitlines()
     epochs = [line for line in lines if re.fullmatch(r"epoch \d: loss \d+\.\d{4}", line)]

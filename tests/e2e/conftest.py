@@ -15,17 +15,21 @@ from hack.cluster.kubectl import Kubectl
 from hack.cluster.probes import wait_until
 from hack.cluster.teardown import bring_down
 from hack.demo.api import Api
-from hack.demo.install import SYSTEM_NAMESPACE, Installation, install, system_pods
+from hack.demo.install import Installation, install
 from hack.demo.jobs import Jobs
 from hack.demo.output import Outputs
 from hack.demo.target import bring_up_embedded
 from tests.e2e.crowd import Crowd
+from tests.e2e.laneway_pods import laneway_pods
 from tests.support.file_order import put_first
 
 CLUSTER = "-".join(
     [os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e"), *os.environ.get("PYTEST_XDIST_WORKER", "").split()]
 )
 """Each process of the test run has a cluster of its own: tests drain nodes and kill agents."""
+
+GPUS_A_NODE = 4
+"""As in `DEMO_VALUES`."""
 
 _MOST_SECONDS = 1800
 """For a test with the set-up before it, which on a new machine builds Kubernetes and the images."""
@@ -88,13 +92,15 @@ class Bench:
 
 @pytest.fixture
 def bench(laneway: Laneway) -> Iterator[Bench]:
-    """A namespace of the test's own; its jobs are gone, and their GPUs free, when the next test begins."""
+    """A namespace of the test's own; its jobs and pods are gone, and their GPUs free, when the next test begins."""
     jobs = Jobs(laneway.api, laneway.kubectl, f"e2e-{uuid.uuid4().hex[:8]}")
     jobs.make_namespace()
     try:
         yield Bench(laneway, jobs, Outputs(laneway.api, jobs.namespace))
     finally:
         jobs.delete_all()
+        pods = ("pods", "--all", "--namespace", jobs.namespace, "--grace-period=1", "--timeout=240s")
+        laneway.kubectl.run("delete", *pods)
         laneway.kubectl.run("delete", "namespace", jobs.namespace, "--wait=false")
 
 
@@ -106,18 +112,19 @@ def gpus(laneway: Laneway) -> dict[str, list[str]]:
     def all_say() -> bool:
         for node in laneway.kubectl.get("gpunodes")["items"]:
             found[node["metadata"]["name"]] = [gpu["uuid"] for gpu in node.get("status", {}).get("gpus", ())]
-        return len(found) == 2 and all(found.values())
+        # After a test with fewer GPUs, an agent may still have to publish all of them.
+        return len(found) == 2 and all(len(uuids) == GPUS_A_NODE for uuids in found.values())
 
-    wait_until(all_say, "both nodes publish their GPUs", 60)
+    wait_until(all_say, "both nodes publish their GPUs", 120)
     return found
 
 
 @pytest.fixture
 def crowd(laneway: Laneway, bench: Bench) -> Iterator[Crowd]:
     """Room for many plain pods; they are gone when the next test begins."""
-    names = system_pods(laneway.installation.target, "node")
-    pods = (laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE) for name in names)
+    pods = laneway_pods(laneway.installation.target, "node")
     agents = {pod["spec"]["nodeName"]: pod["status"]["podIP"] for pod in pods}
+    names = [pod["metadata"]["name"] for pod in pods]
     made = Crowd(bench.namespace, laneway.cluster, laneway.kubectl, laneway.api, agents, names)
     try:
         yield made

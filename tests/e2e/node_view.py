@@ -8,9 +8,10 @@ from typing import Any
 from laneway.api.names import SIMULATED_FAULTS_FILE
 
 from hack.cluster.probes import wait_until
-from hack.demo.install import SYSTEM_NAMESPACE, system_pods
+from hack.demo.install import SYSTEM_NAMESPACE
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.laneway_pods import laneway_pods
 
 AGENT = "/opt/venv/bin/laneway-node-agent"
 _WRITE = (
@@ -32,8 +33,8 @@ def gpu_status(laneway: Laneway, node: str, uuid: str) -> dict[str, Any]:
 
 def on_node(laneway: Laneway, node: str, *command: str) -> str:
     """Runs a command in the agent's container, as an administrator does."""
-    for name in system_pods(laneway.installation.target, "node"):
-        pod = laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE)
+    for pod in laneway_pods(laneway.installation.target, "node"):
+        name = pod["metadata"]["name"]
         if pod["spec"]["nodeName"] == node:
             place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
             return laneway.kubectl.run("exec", name, *place, "--", *command)
@@ -51,12 +52,12 @@ def session_of(bench: Bench, pod: str) -> dict[str, Any]:
 
 
 def wait_for_state(bench: Bench, pod: str, *states: str) -> dict[str, Any]:
-    wait_until(lambda: session_of(bench, pod).get("state") in states, f"{pod} is {' or '.join(states)}", 90)
+    wait_until(lambda: session_of(bench, pod).get("state") in states, f"{pod} is {' or '.join(states)}", 180)
     return session_of(bench, pod)
 
 
 def wait_until_further(bench: Bench, pod: str, iterations: int) -> None:
-    wait_until(lambda: session_of(bench, pod).get("iterations", 0) > iterations, f"{pod} goes on", 90)
+    wait_until(lambda: session_of(bench, pod).get("iterations", 0) > iterations, f"{pod} goes on", 180)
 
 
 def running(job: JobView) -> bool:

@@ -80,7 +80,7 @@ def until_session(
     pod: dict[str, Any],
     what: str,
     holds: Callable[[dict[str, Any]], bool],
-    seconds: int = 60,
+    seconds: int = 120,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Wait until the pod's node says something of its session; returns the GPU and the session."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -111,7 +111,7 @@ def test_a_pod_without_a_client_is_stopped_over_its_quota_and_says_why(sound: Be
     laneway = sound.laneway
     sound.jobs.apply([clientless_pod("greedy", 10), clientless_pod("modest", 10)])
     for name in ("greedy", "modest"):
-        until_phase(sound, name, "Running", 60)
+        until_phase(sound, name, "Running", 120)
     greedy = pod_of(sound, "greedy")
     gpu, session = until_session(
         laneway, greedy, "the watchdog holds it", lambda each: each["enforcement"] == "Watchdog"
@@ -125,7 +125,7 @@ def test_a_pod_without_a_client_is_stopped_over_its_quota_and_says_why(sound: Be
     )
     warning = f"{breach}; its processes will be stopped after 30 s"
     until_session(laneway, greedy, "it is warned", lambda each: warning in each.get("message", ""))
-    until_phase(sound, "greedy", "Failed", 120)
+    until_phase(sound, "greedy", "Failed", 180)
 
     ended = pod_of(sound, "greedy")
     assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
@@ -145,14 +145,14 @@ def test_a_job_whose_worker_is_stopped_fails_for_that_reason(sound: Bench) -> No
         "minimumEnforcement": "Watchdog",
     }
     sound.jobs.apply([training_job("greedy", spec=spec, steps=100_000, pace_seconds=0.02)])
-    running = sound.jobs.wait(["greedy"], lambda job: job.has("Running"), "running", 90, sound.follow)
+    running = sound.jobs.wait(["greedy"], lambda job: job.has("Running"), "running", 180, sound.follow)
     (worker,) = running["greedy"].status.placement
     index = gpu_status(laneway, worker.node, worker.gpus[0])["index"]
     set_simulated_faults(
         laneway, worker.node, {"gpu": index, "pods": {f"{sound.namespace}/greedy-0": "120Mi"}}
     )
 
-    job = sound.jobs.wait(["greedy"], lambda job: job.ended, "the end", 150)["greedy"]
+    job = sound.jobs.wait(["greedy"], lambda job: job.ended, "the end", 240)["greedy"]
 
     (failed,) = [each for each in job.status.conditions if each.type == "Failed"]
     assert (failed.status, failed.reason) == ("True", "MemoryQuotaExceeded")
@@ -169,13 +169,18 @@ def test_no_pod_starts_under_weaker_enforcement_than_it_demands(bench: Bench) ->
     bench.jobs.apply(
         [clientless_pod("strict", 10, minimum="MPS"), clientless_pod("held", 10, minimum="Watchdog")]
     )
-    until_phase(bench, "held", "Running", 60)
+    until_phase(bench, "held", "Running", 120)
     said = "it demands the enforcement 'MPS', and 'Interposer' is in force on its GPU"
-    wait_until(lambda: said in waits(bench, "strict").get("message", ""), "it says why it does not start", 60)
-    assert waits(bench, "strict")["reason"] == "CreateContainerConfigError"
-    assert (
-        "the node's configuration asks for no more (enforcement.level)" in waits(bench, "strict")["message"]
-    )
+    waiting: dict[str, Any] = {}
+
+    def says_why() -> bool:
+        waiting.clear()
+        waiting.update(waits(bench, "strict"))
+        return said in waiting.get("message", "")
+
+    wait_until(says_why, "it says why it does not start", 120)
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert "the node's configuration asks for no more (enforcement.level)" in waiting["message"]
     assert pod_of(bench, "strict")["status"]["phase"] == "Pending"
     strict = pod_of(bench, "strict")
     until_session(bench.laneway, strict, "its node says so", lambda each: said in each.get("message", ""))
@@ -190,12 +195,13 @@ def test_a_job_that_demands_what_no_gpu_has_waits_and_says_so(bench: Bench) -> N
         ]
     )
 
-    def says_why(job: JobView) -> bool:
-        return job.status.waiting is not None and job.status.waiting.reason == "EnforcementNotInCluster"
+    why = "It demands the enforcement MPS, and the GPUs that it accepts are held by Interposer (8)."
 
-    job = bench.jobs.wait(["strict"], says_why, "saying why", 30)["strict"]
-    assert job.status.waiting is not None
-    assert job.status.waiting.message == (
-        "It demands the enforcement MPS, and the GPUs that it accepts are held by Interposer (8)."
-    )
+    def says_why(job: JobView) -> bool:
+        return job.status.waiting is not None and (job.status.waiting.reason, job.status.waiting.message) == (
+            "EnforcementNotInCluster",
+            why,
+        )
+
+    bench.jobs.wait(["strict"], says_why, f"saying: {why}", 120)
     assert bench.jobs.pods() == []

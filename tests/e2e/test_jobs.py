@@ -10,7 +10,7 @@ from hack.demo.jobs import JobView
 from hack.demo.turns import Turn, by_lane, handovers, overlaps_within_lanes, read_turns
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import EXCLUSIVE_NODE, SHARED_FOLDER, training_job
-from tests.e2e.node_view import running
+from tests.e2e.node_view import running, wait_until_further
 
 
 def ended(job: JobView) -> bool:
@@ -28,8 +28,8 @@ def has_last_figures(job: JobView) -> bool:
 def test_a_job_runs_and_says_how_it_went(bench: Bench) -> None:
     bench.jobs.apply([training_job("one", steps=300)])
 
-    bench.jobs.wait(["one"], ended, "the end", 90, bench.follow)
-    job = bench.jobs.wait(["one"], has_last_figures, "the last figures, which its node reports later", 60)[
+    bench.jobs.wait(["one"], ended, "the end", 240, bench.follow)
+    job = bench.jobs.wait(["one"], has_last_figures, "the last figures, which its node reports later", 120)[
         "one"
     ]
 
@@ -54,7 +54,7 @@ def test_a_job_runs_and_says_how_it_went(bench: Bench) -> None:
 def test_two_jobs_of_one_gpu_take_turns_in_a_lane_beside_a_third(bench: Bench) -> None:
     three = ["a", "b", "c"]
     bench.jobs.apply([training_job(name, steps=1_000_000, batch=1797) for name in three])
-    bench.jobs.wait(three, running, "running", 120)
+    bench.jobs.wait(three, running, "running", 240)
     agents = system_pods(bench.laneway.installation.target, "node")
 
     def remembered() -> list[Turn]:
@@ -64,7 +64,7 @@ def test_two_jobs_of_one_gpu_take_turns_in_a_lane_beside_a_third(bench: Bench) -
         turns = remembered()
         return {turn.job for turn in turns} == set(three) and max(handovers(turns).values()) > 5
 
-    wait_until(take_turns, "two of the three taking turns with each other", 120)
+    wait_until(take_turns, "two of the three taking turns with each other", 240)
 
     turns = remembered()
     assert len({(turn.node, turn.gpu) for turn in turns}) == 1
@@ -75,7 +75,7 @@ def test_two_jobs_of_one_gpu_take_turns_in_a_lane_beside_a_third(bench: Bench) -
 def test_a_gang_trains_together_over_both_nodes(bench: Bench) -> None:
     bench.jobs.apply([training_job("gang", spec={"workers": 4, "placement": "Spread"}, steps=30)])
 
-    job = bench.jobs.wait(["gang"], ended, "the end", 120, bench.follow)["gang"]
+    job = bench.jobs.wait(["gang"], ended, "the end", 300, bench.follow)["gang"]
 
     assert job.has("Complete"), job.message("Failed")
     pods = bench.jobs.pods("gang")
@@ -89,16 +89,16 @@ def test_a_gang_trains_together_over_both_nodes(bench: Bench) -> None:
 def test_a_gang_has_all_of_its_workers_or_none(bench: Bench) -> None:
     """One worker would fit at once; it does not start without the other."""
     bench.jobs.apply([training_job("holder", spec=EXCLUSIVE_NODE, steps=10_000, pace_seconds=0.1)])
-    bench.jobs.wait(["holder"], running, "running", 60)
+    bench.jobs.wait(["holder"], running, "running", 120)
     bench.jobs.apply([training_job("pair", spec={"workers": 2, **EXCLUSIVE_NODE}, steps=10)])
 
-    waits = bench.jobs.wait(["pair"], lambda job: job.status.waiting is not None, "waiting", 30)["pair"]
+    waits = bench.jobs.wait(["pair"], lambda job: job.status.waiting is not None, "waiting", 120)["pair"]
     assert bench.jobs.pods("pair") == []
     assert waits.status.waiting is not None
     assert waits.status.waiting.message
 
     bench.laneway.kubectl.run("delete", "trainingjob", "holder", "--namespace", bench.namespace)
-    pair = bench.jobs.wait(["pair"], ended, "the end", 120)["pair"]
+    pair = bench.jobs.wait(["pair"], ended, "the end", 240)["pair"]
     assert pair.has("Complete"), pair.message("Failed")
 
 
@@ -109,11 +109,13 @@ def test_a_preempted_job_resumes_from_its_checkpoint(bench: Bench) -> None:
     # However slow the rest is, it does not end before it is preempted; then it has little left to do.
     until = {"steps": 1_000_000, "steps_after_resume": 20, "pace_seconds": 0.15}
     bench.jobs.apply([training_job("long", spec=patient, checkpoint=checkpoint, **until)])
-    bench.jobs.wait(["long"], lambda job: job.status.queue > 0, "falling behind newcomers", 120, bench.follow)
+    bench.jobs.wait(["long"], lambda job: job.status.queue > 0, "falling behind newcomers", 240, bench.follow)
+    # Before its handler of SIGTERM is there, it would end without a checkpoint.
+    wait_until_further(bench, "long-0", 5)
 
     shorts = ["short-1", "short-2"]
     bench.jobs.apply([training_job(name, spec=EXCLUSIVE_NODE, steps=20) for name in shorts])
-    views = bench.jobs.wait([*shorts, "long"], ended, "the end", 180, bench.follow)
+    views = bench.jobs.wait([*shorts, "long"], ended, "the end", 300, bench.follow)
 
     assert [views[name].has("Complete") for name in shorts] == [True, True]
     long = views["long"]
@@ -143,7 +145,7 @@ def test_a_job_that_never_fits_says_why_and_what_would_let_it_run(bench: Bench) 
         ["giant", "memory", "model"],
         lambda job: job.status.waiting is not None and bool(job.status.waiting.unblock),
         "saying what would let it run",
-        30,
+        120,
     )
 
     said = {name: view.status.waiting for name, view in views.items()}
@@ -163,7 +165,7 @@ def test_a_job_that_outgrows_its_share_fails_alone(bench: Bench) -> None:
         ]
     )
 
-    views = bench.jobs.wait(["a", "b", "greedy"], ended, "the end", 120)
+    views = bench.jobs.wait(["a", "b", "greedy"], ended, "the end", 300)
 
     limit_mebibytes = (parse_bytes("512Mi") - parse_bytes("16Mi")) / 10 / 2**20
     assert views["greedy"].has("Failed")

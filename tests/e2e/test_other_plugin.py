@@ -17,7 +17,7 @@ from tests.e2e.node_view import running
 RESOURCE = "nvidia.com/gpu"
 _PLUGIN = (Path(__file__).parent / "other_plugin.py").read_text()
 _SLEEPS = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit()); signal.pause()"
-_NOTICED_SECONDS = 120
+_NOTICED_SECONDS = 240
 """The agent reads its Node every minute."""
 
 
@@ -74,7 +74,7 @@ def two_plugins(bench: Bench, gpus: dict[str, list[str]]) -> Iterator[tuple[Benc
     bench.jobs.apply([other_plugin(node, gpus[node])])
     kubectl = bench.laneway.kubectl
     try:
-        wait_until(lambda: offered(bench, node) == len(gpus[node]), "the other plugin's GPUs on offer", 60)
+        wait_until(lambda: offered(bench, node) == len(gpus[node]), "the other plugin's GPUs on offer", 150)
         yield bench, node
     finally:
         pods = ("other-plugin", "user")
@@ -82,6 +82,7 @@ def two_plugins(bench: Bench, gpus: dict[str, list[str]]) -> Iterator[tuple[Benc
         wait_until(
             lambda: doubly_offered(bench, node)["status"] == "False", "only Laneway's", _NOTICED_SECONDS
         )
+        bench.laneway.installation.wait_until_advertised(400)
 
 
 def offered(bench: Bench, node: str) -> int:
@@ -107,22 +108,22 @@ def test_no_gpu_is_promised_twice(two_plugins: tuple[Bench, str], gpus: dict[str
     (elsewhere,) = gpus.keys() - {node}
     names = [f"whole-{number}" for number in range(len(gpus[elsewhere]))]
     jobs.apply([*map(whole_gpu, names), user_of(node, "user", len(gpus[node]))])
-    views = jobs.wait(names, running, "running on the other node", 120)
+    views = jobs.wait(names, running, "running on the other node", 240)
     assert {worker.node for name in names for worker in views[name].status.placement} == {elsewhere}
-    kubectl.run("wait", "pod/user", "--namespace", bench.namespace, "--for=condition=Ready", "--timeout=60s")
+    kubectl.run("wait", "pod/user", "--namespace", bench.namespace, "--for=condition=Ready", "--timeout=120s")
     jobs.apply([whole_gpu("late")])
     waiting = "another device plugin hands out its GPUs"
     jobs.wait(
         ["late"],
         lambda job: bool(job.status.waiting and waiting in job.status.waiting.message),
         "waiting",
-        60,
+        120,
     )
     wait_until(lambda: doubly_offered(bench, node)["status"] == "True", "the agent notices", _NOTICED_SECONDS)
 
     # The plugin goes, and its user keeps the GPUs.
     kubectl.run("delete", "pod", "other-plugin", "--namespace", bench.namespace)
-    wait_until(lambda: offered(bench, node) == 0, "the other plugin is gone", 60)
+    wait_until(lambda: offered(bench, node) == 0, "the other plugin is gone", 120)
     wait_until(
         lambda: (
             says(bench, node, "requested by pods")
@@ -136,5 +137,5 @@ def test_no_gpu_is_promised_twice(two_plugins: tuple[Bench, str], gpus: dict[str
 
     # The user goes: the node is Laneway's.
     kubectl.run("delete", "pod", "user", "--namespace", bench.namespace)
-    late = jobs.wait(["late"], running, "running where the user was", 120)["late"]
+    late = jobs.wait(["late"], running, "running where the user was", _NOTICED_SECONDS)["late"]
     assert [worker.node for worker in late.status.placement] == [node]

@@ -10,9 +10,9 @@ import pytest
 from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.cluster.probes import wait_until
-from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.kills import delete_operator
 from tests.e2e.manifests import OPERATOR_USER, session_pod, training_job
 from tests.e2e.node_view import containers, session_of, wait_for_state, wait_until_further
 
@@ -47,7 +47,7 @@ def one_gpu(bench: Bench) -> str:
     filler = json.dumps(session_pod("filler", 300, node=node))
     create = ("create", "--namespace", bench.namespace, "--as", OPERATOR_USER, "--filename", "-")
     bench.laneway.kubectl.run(*create, stdin=filler)
-    wait_until(lambda: session_of(bench, "filler").get("node") == node, "the others are taken", 90)
+    wait_until(lambda: session_of(bench, "filler").get("node") == node, "the others are taken", 180)
     return node
 
 
@@ -81,7 +81,7 @@ def wait_until_event(bench: Bench, job: str, reason: str, *words: str) -> None:
     wait_until(
         lambda: all(word in event_message(bench, job, reason) for word in words),
         f"{job} has an event {reason}: {words}",
-        60,
+        120,
     )
 
 
@@ -89,17 +89,17 @@ def enough(bench: Bench, job: str) -> None:
     """Tell a job's worker that it has trained long enough, and wait until it has succeeded."""
     place = ("--namespace", bench.namespace, "--container", "trainer")
     bench.laneway.kubectl.run("exec", f"{job}-0", *place, "--", "kill", "-USR1", "1")
-    bench.jobs.wait([job], lambda view: view.has("Complete"), "having succeeded", 120)
+    bench.jobs.wait([job], lambda view: view.has("Complete"), "having succeeded", 180)
 
 
 def wait_until_preempted(bench: Bench, action: str, preemptor: str) -> JobView:
     """Waits until a job is paused or offloaded for another that runs; returns it after checks of its status."""
-    bench.jobs.wait([preemptor], lambda view: view.has("Running"), "running", 150)
+    bench.jobs.wait([preemptor], lambda view: view.has("Running"), "running", 240)
     job = bench.jobs.wait(
         ["long"],
         lambda view: view.status.preemption is not None and view.status.preemption.reached_at is not None,
         "paused or offloaded",
-        90,
+        180,
     )["long"]
     preemption = job.status.preemption
     assert preemption is not None
@@ -130,7 +130,8 @@ def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it
     pausing: None, bench: Bench, urgent: str, one_gpu: str
 ) -> None:
     submit(bench, "long", one_gpu)
-    bench.jobs.wait(["long"], lambda view: view.status.profile is not None, "being profiled", 150)
+    profiled = bench.jobs.wait(["long"], lambda view: view.status.profile is not None, "being profiled", 240)
+    attempt = profiled["long"].status.attempt
     wait_until_further(bench, "long-0", 5)
     before = containers(bench)["long-0"]
 
@@ -139,10 +140,8 @@ def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it
     wait_until_event(bench, "long", "Preempted", f"{bench.namespace}/short", "told to pause")
     wait_until_event(bench, "short", "Preempting", f"{bench.namespace}/long is paused (HigherPriority")
     paused = wait_for_state(bench, "long-0", "Paused")
-    wait_until(lambda: bool(bench.jobs.pods("short")), "the other is about to start", 60)
-    for pod in system_pods(bench.laneway.installation.target, "operator"):
-        command = ("delete", "pod", pod, "--namespace", SYSTEM_NAMESPACE, "--grace-period=0", "--force")
-        bench.laneway.kubectl.run(*command)
+    wait_until(lambda: bool(bench.jobs.pods("short")), "the other is about to start", 120)
+    delete_operator(bench.laneway)
     assert wait_until_preempted(bench, "Pause", "short").attained_gpu_seconds > 0
     wait_until_further(bench, "short-0", 5)
     check_still(bench, "long", paused)
@@ -159,8 +158,8 @@ def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it
     enough(bench, "stranger")
     wait_until_further(bench, "long-0", moved["iterations"])
 
-    long = bench.jobs.wait(["long"], lambda view: view.has("Running"), "running again", 60)["long"]
-    assert (long.status.attempt, long.status.restarts, long.status.preemptions) == (1, 0, 2)
+    long = bench.jobs.wait(["long"], lambda view: view.has("Running"), "running again", 120)["long"]
+    assert (long.status.attempt, long.status.restarts, long.status.preemptions) == (attempt, 0, 2)
     assert long.status.preemption is None
     assert containers(bench)["long-0"] == before, "its process never ended"
     wait_until_event(bench, "long", "Resumed", "Resumed in place")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from laneway.api import names
 
-from hack.demo.install import SYSTEM_NAMESPACE, system_pods
+from hack.demo.install import SYSTEM_NAMESPACE
 from tests.e2e.conftest import Laneway
+from tests.e2e.laneway_pods import laneway_pods
 
 GPU_NODES = f"/apis/{names.API_VERSION}/gpunodes"
 
@@ -20,14 +21,13 @@ GPU_NODES = f"/apis/{names.API_VERSION}/gpunodes"
 class NodeUser:
     """Speaks to the API server with a token that is bound to a node's pod, as the one in that pod is."""
 
-    def __init__(self, laneway: Laneway, pod: str) -> None:
-        raw = laneway.kubectl.get("pod", pod, "--namespace", SYSTEM_NAMESPACE)
-        self.node: str = raw["spec"]["nodeName"]
+    def __init__(self, laneway: Laneway, pod: dict[str, Any]) -> None:
+        self.node: str = pod["spec"]["nodeName"]
         self._server = laneway.api.server
         self._token = laneway.kubectl.run(
-            *("create", "token", raw["spec"]["serviceAccountName"], "--namespace", SYSTEM_NAMESPACE),
-            *("--bound-object-kind", "Pod", "--bound-object-name", pod),
-            *("--bound-object-uid", raw["metadata"]["uid"]),
+            *("create", "token", pod["spec"]["serviceAccountName"], "--namespace", SYSTEM_NAMESPACE),
+            *("--bound-object-kind", "Pod", "--bound-object-name", pod["metadata"]["name"]),
+            *("--bound-object-uid", pod["metadata"]["uid"]),
         ).strip()
         authority = laneway.kubectl.get("configmap", "kube-root-ca.crt", "--namespace", SYSTEM_NAMESPACE)
         self._tls = ssl.create_default_context(cadata=authority["data"]["ca.crt"])
@@ -64,7 +64,7 @@ class NodeUser:
 
 @pytest.fixture(scope="module")
 def users(laneway: Laneway) -> tuple[NodeUser, NodeUser]:
-    first, second = (NodeUser(laneway, pod) for pod in system_pods(laneway.installation.target, "node"))
+    first, second = (NodeUser(laneway, pod) for pod in laneway_pods(laneway.installation.target, "node"))
     return first, second
 
 

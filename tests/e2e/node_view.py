@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.api.names import SIMULATED_FAULTS_FILE
 
 from hack.cluster.probes import wait_until
@@ -29,6 +30,24 @@ def gpu_status(laneway: Laneway, node: str, uuid: str) -> dict[str, Any]:
     """Returns the published status of one GPU."""
     gpus = laneway.kubectl.get("gpunode", node)["status"]["gpus"]
     return dict(next(gpu for gpu in gpus if gpu["uuid"] == uuid))
+
+
+def wait_until_offered(laneway: Laneway, gpus: int, sharing: str) -> None:
+    """Waits until each node offers the shares of so many GPUs, and its GPUNode shows the operator the same.
+
+    A worker for a GPU that its node no longer has would be refused.
+    """
+    percent = OFFERED_PERCENT[sharing]
+    laneway.installation.wait_until_advertised(gpus * percent)
+
+    def all_show() -> bool:
+        nodes = laneway.kubectl.get("gpunodes")["items"]
+        shown = [
+            [gpu["allocatablePercent"] for gpu in node.get("status", {}).get("gpus", ())] for node in nodes
+        ]
+        return shown == [[percent] * gpus] * len(laneway.cluster.nodes)
+
+    wait_until(all_show, f"every GPUNode shows {gpus} GPUs with {percent} percent", 120)
 
 
 def on_node(laneway: Laneway, node: str, *command: str) -> str:

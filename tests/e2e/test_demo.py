@@ -10,6 +10,7 @@ from hack.demo.__main__ import main
 from hack.demo.claims import CLAIMS
 from hack.demo.scenario import NAMESPACE
 from tests.e2e.conftest import CLUSTER, Laneway
+from tests.e2e.node_view import wait_until_offered
 
 
 @pytest.mark.long
@@ -20,7 +21,7 @@ def test_every_claim_of_the_demo_holds(laneway: Laneway, capsys: pytest.CaptureF
         laneway.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
         # The demo ends with one GPU a node, which jobs share.
         laneway.installation.upgrade()
-        laneway.installation.wait_until_advertised(400)
+        wait_until_offered(laneway, 4, "off")
     shown = capsys.readouterr().out
     assert status == 0, shown
     assert len(re.findall(r"^\d+\. .*: holds$", shown, re.MULTILINE)) == len(CLAIMS), shown

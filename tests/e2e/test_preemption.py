@@ -7,28 +7,32 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.cluster.probes import wait_until
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
 from tests.e2e.kills import delete_operator
 from tests.e2e.manifests import OPERATOR_USER, session_pod, training_job
-from tests.e2e.node_view import containers, session_of, wait_for_state, wait_until_further
+from tests.e2e.node_view import (
+    containers,
+    session_of,
+    wait_for_state,
+    wait_until_further,
+    wait_until_offered,
+)
 
 _FOREVER = 10_000_000
 _SHARING = ("--set", "sharing=lanes")
-_OFFERED_PERCENT = 4 * OFFERED_PERCENT["lanes"]
 
 
 @pytest.fixture(scope="module")
 def pausing(laneway: Laneway) -> Iterator[None]:
     """Half of the offered shares is for paused and offloaded jobs."""
     laneway.installation.upgrade(*_SHARING)
-    laneway.installation.wait_until_advertised(_OFFERED_PERCENT)
+    wait_until_offered(laneway, 4, "lanes")
     yield
     laneway.installation.upgrade()
-    laneway.installation.wait_until_advertised(4 * OFFERED_PERCENT["off"])
+    wait_until_offered(laneway, 4, "off")
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from laneway.api.gpu_sharing import OFFERED_PERCENT
 
 from hack.cluster.commands import run
 from hack.cluster.probes import wait_until
 from hack.demo.install import REPOSITORY
 from hack.demo.scenario import SHARING_VALUES
 from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.node_view import wait_until_offered
 from tests.support.tutorial import Comparison, Step, steps
 
 _OWN_CLUSTER = ("make demo", "export KUBECONFIG=", "make cluster-down")
@@ -33,10 +33,10 @@ _SHOWS_SESSIONS = "kubectl laneway top"
 def as_the_demo_leaves_it(laneway: Laneway) -> Iterator[None]:
     """One GPU a node, which jobs share."""
     laneway.installation.upgrade("--values", SHARING_VALUES)
-    laneway.installation.wait_until_advertised(OFFERED_PERCENT["lanes"])
+    wait_until_offered(laneway, 1, "lanes")
     yield
     laneway.installation.upgrade()
-    laneway.installation.wait_until_advertised(4 * OFFERED_PERCENT["off"])
+    wait_until_offered(laneway, 4, "off")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from laneway.api.names import GPU_PERCENT
 
@@ -24,7 +25,7 @@ SYSTEM_NAMESPACE = "laneway-system"
 
 _EXAMPLES = "examples"
 _HELM_TIMEOUT = "180s"
-_ADVERTISED_TIMEOUT_SECONDS = 90.0
+_ADVERTISED_TIMEOUT_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,19 @@ def install(
     return installation
 
 
+def laneway_pods(target: Target, component: str) -> list[dict[str, Any]]:
+    """Return the pods of a component (operator, node) that nobody has deleted.
+
+    One list, because a pod that ends may be gone before it is read by its name.
+    """
+    place = ("--namespace", SYSTEM_NAMESPACE, "--selector", _selector(component))
+    pods = target.kubectl.get("pods", *place)["items"]
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
 def system_pods(target: Target, component: str) -> Sequence[str]:
-    """Return the names of a component's pods (operator, node)."""
-    pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE, "--selector", _selector(component))
-    return [pod["metadata"]["name"] for pod in pods["items"]]
+    """Return the names of a component's pods (operator, node) that nobody has deleted."""
+    return [pod["metadata"]["name"] for pod in laneway_pods(target, component)]
 
 
 def _selector(component: str) -> str:

@@ -15,12 +15,11 @@ from hack.cluster.kubectl import Kubectl
 from hack.cluster.probes import wait_until
 from hack.cluster.teardown import bring_down
 from hack.demo.api import Api
-from hack.demo.install import Installation, install
+from hack.demo.install import Installation, install, laneway_pods
 from hack.demo.jobs import Jobs
 from hack.demo.output import Outputs
 from hack.demo.target import bring_up_embedded
 from tests.e2e.crowd import Crowd
-from tests.e2e.laneway_pods import laneway_pods
 from tests.support.file_order import put_first
 
 CLUSTER = "-".join(

@@ -10,9 +10,8 @@ from laneway.api.names import CONTAINERS_FOLDER
 from hack.cluster.commands import run
 from hack.cluster.probes import wait_until
 from hack.cluster.progress import ClusterError
-from hack.demo.install import SYSTEM_NAMESPACE
+from hack.demo.install import SYSTEM_NAMESPACE, laneway_pods
 from tests.e2e.conftest import Laneway
-from tests.e2e.laneway_pods import laneway_pods
 
 _RESTARTED_SECONDS = 360
 """A kubelet lets a container that was killed often wait for up to five minutes."""

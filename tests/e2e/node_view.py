@@ -9,10 +9,9 @@ from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.api.names import SIMULATED_FAULTS_FILE
 
 from hack.cluster.probes import wait_until
-from hack.demo.install import SYSTEM_NAMESPACE
+from hack.demo.install import SYSTEM_NAMESPACE, laneway_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
-from tests.e2e.laneway_pods import laneway_pods
 
 AGENT = "/opt/venv/bin/laneway-node-agent"
 _WRITE = (

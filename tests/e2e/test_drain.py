@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from hack.cluster.probes import wait_until
+from hack.demo.install import laneway_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench
-from tests.e2e.laneway_pods import laneway_pods
 from tests.e2e.manifests import EXCLUSIVE_NODE, SHARED_FOLDER, small_job, training_job
 from tests.e2e.node_view import connected, wait_until_further
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from laneway.api.quantity import parse_bytes
 
 from hack.cluster.probes import wait_until
-from hack.demo.install import SYSTEM_NAMESPACE
+from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
 from hack.demo.turns import Turn, by_lane, handovers, overlaps_within_lanes, read_turns
 from tests.e2e.conftest import Bench
-from tests.e2e.laneway_pods import laneway_pods
 from tests.e2e.manifests import EXCLUSIVE_NODE, SHARED_FOLDER, training_job
 from tests.e2e.node_view import running, wait_until_further
 
@@ -56,8 +55,7 @@ def test_two_jobs_of_one_gpu_take_turns_in_a_lane_beside_a_third(bench: Bench) -
     three = ["a", "b", "c"]
     bench.jobs.apply([training_job(name, steps=1_000_000, batch=1797) for name in three])
     bench.jobs.wait(three, running, "running", 240)
-    target = bench.laneway.installation.target
-    agents = [pod["metadata"]["name"] for pod in laneway_pods(target, "node")]
+    agents = system_pods(bench.laneway.installation.target, "node")
 
     def remembered() -> list[Turn]:
         return read_turns(bench.laneway.api, SYSTEM_NAMESPACE, agents, 0, bench.namespace)

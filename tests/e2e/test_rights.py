@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from laneway.api import names
 
-from hack.demo.install import SYSTEM_NAMESPACE
+from hack.demo.install import SYSTEM_NAMESPACE, laneway_pods
 from tests.e2e.conftest import Laneway
-from tests.e2e.laneway_pods import laneway_pods
 
 GPU_NODES = f"/apis/{names.API_VERSION}/gpunodes"
 

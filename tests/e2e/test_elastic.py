@@ -19,6 +19,9 @@ _BFTRAINER = ("--set", "operator.config.scheduling.elastic.policy=bftrainer")
 """It never leaves a GPU idle that a restart of a minute would use."""
 
 _WITHIN_SECONDS = 300
+_STEP_SECONDS = 2
+"""With one worker. With two, a job trains for over eight minutes before it ends by itself."""
+
 _TEST_IMAGES = 297
 _OTHER_IMAGES = 2
 """Whatever the numbers of workers, all runs take the same steps with the same samples. Sums over workers are rounded differently, so
@@ -53,12 +56,12 @@ def test_workers_follow_the_load_and_each_step_is_trained_once(
             lambda views: found.__setitem__(slice(None), jobs.trains_with(elastic, views)),
         )
 
-    jobs.submit(jobs.gang("fixed", workers=2, step_seconds=1), jobs.short("short-1", 4))
+    jobs.submit(jobs.gang("fixed", workers=2, step_seconds=_STEP_SECONDS), jobs.short("short-1", 4))
     bench.jobs.wait(["fixed", "short-1"], running, "running", _WITHIN_SECONDS)
     kinds = {"a": "ddp", "b": "ddp", "c": "fsdp"}
     jobs.submit(
         *(
-            jobs.gang(name, kind=kind, workers=2, minWorkers=1, maxWorkers=2, step_seconds=1)
+            jobs.gang(name, kind=kind, workers=2, minWorkers=1, maxWorkers=2, step_seconds=_STEP_SECONDS)
             for name, kind in kinds.items()
         )
     )

@@ -188,6 +188,36 @@ def test_a_pause_while_it_waits_for_a_turn_is_answered_at_once(running: Running)
     again.result()
 
 
+@pytest.mark.parametrize("revoked", [False, True], ids=["asked back", "revoked"])
+def test_a_pause_that_comes_during_a_release_is_answered_after_it(running: Running, revoked: bool) -> None:
+    """The device still works for the turn, and the agent counts the memory of a paused process as free."""
+    settling, settled, handled = threading.Event(), threading.Event(), threading.Event()
+
+    def settle() -> None:
+        settling.set()
+        settled.wait(TIMEOUT_SECONDS)
+
+    session = running.guard.session
+    assert isinstance(session, Session)
+    session.before_release = settle
+    session.on_order = lambda _: handled.set()
+    running.guard.begin()
+    if revoked:
+        running.agent.revoke()
+    else:
+        running.agent.ask_back(page_only=True)
+    ending = Background(running.guard.end)
+    assert settling.wait(TIMEOUT_SECONDS)
+    running.agent.pause()
+    running.agent.send("offload")  # once it is handled, so is the pause
+    assert handled.wait(TIMEOUT_SECONDS)
+    running.agent.expect_nothing()
+    settled.set()
+    ending.result()
+    running.agent.expect("release")
+    running.agent.expect("paused")
+
+
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
     """Threads switch every few microseconds instead of every five milliseconds."""

@@ -104,6 +104,8 @@ class Session:
         self.pause = Pause(words, self.socket, self._on_pause_moved)
         self._revoked_turn = 0
         """A turn that was revoked within its iteration. The lane waits until it is released at the boundary."""
+        self._returned_turn = 0
+        """The turn whose release was sent last."""
         self._awaits_answer = covers_iteration
         """The agent has not answered yet that hello reported a held turn."""
         self._covers_iteration = covers_iteration
@@ -163,8 +165,6 @@ class Session:
         if self.words[PAUSED] and not frozen and not self._is_yield_due():
             return  # the gang pauses at a later boundary
         self._return_turn(self._wants_next_turn and self.settings.release_again and not frozen)
-        if frozen and self.pause.is_final:
-            self.pause.answer()
 
     def iteration_ended(self) -> None:
         """Ends the iteration that began with an earlier session's turn. May be called twice, and from any
@@ -287,6 +287,8 @@ class Session:
             self._revoked_turn = turn
             self._return_turn()
             self._held_turn = 0
+            if self._returned_turn == turn:  # another thread has released it since the check above
+                self._revoked_turn = 0
         elif turn and not self._was_granted and not self.words[INSIDE]:
             self._release(turn, again=False)  # a turn of an earlier connection, whose iteration has ended
 
@@ -295,8 +297,13 @@ class Session:
         if not self.pause.is_reached():
             return
         self._return_turn()
-        # If the turn is in use, an iteration is running, and its end will answer.
-        if self.pause.is_final and not self._held_turn and not self.words[INSIDE]:
+
+    def _answer_pause(self) -> None:
+        """Answers a pause that the process has reached. Does nothing while an iteration runs or a turn is not
+        released yet: the thread that ends the one or the other calls this again."""
+        if not self.pause.is_reached() or not self.pause.is_final:
+            return
+        if not (self._held_turn or self._revoked_turn or self._releasing or self.words[INSIDE]):
             self.pause.answer()
 
     def _is_yield_due(self) -> bool:
@@ -312,7 +319,6 @@ class Session:
             return turn
         if turn and turn in (self._held_turn, self._revoked_turn):
             # The page shows a revocation before its message arrives. The lane waits for the memory anyway.
-            self._revoked_turn = 0
             self._release(turn, again=False)
         return 0
 
@@ -325,19 +331,28 @@ class Session:
                 self._release(turn, again)
         finally:
             self._releasing.pop()
+        self._answer_pause()
         if turn and self._waiting_thread not in (0, threading.get_ident()):
             self.socket.interrupt()
 
     def _release(self, turn: int, again: bool) -> None:
-        self._prepare_device()
-        if again:
-            self._requested = True
-        self._held_turn = 0
-        self._hand_over()
-        iterations = self.words[ITERATIONS] - self._iterations_at_grant
-        gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
-        self.socket.send(encode_release(turn, iterations, gpu_seconds, again))
-        self._released_ns = time.monotonic_ns()
+        self._releasing.append(None)
+        try:
+            self._prepare_device()
+            if again:
+                self._requested = True
+            self._held_turn = 0
+            self._hand_over()
+            iterations = self.words[ITERATIONS] - self._iterations_at_grant
+            gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
+            self.socket.send(encode_release(turn, iterations, gpu_seconds, again))
+            self._released_ns = time.monotonic_ns()
+            self._returned_turn = turn
+            if self._revoked_turn == turn:
+                self._revoked_turn = 0
+        finally:
+            self._releasing.pop()
+        self._answer_pause()
 
     def _prepare_device(self) -> None:
         """Waits for the device and frees cached memory, unless no other job needs it: then the next iteration

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from laneway.client import runtime
 from laneway.client.environment import Environment
 from laneway.client.runtime import Client
+from laneway.client.session import handshake
 
 from tests.unit.client.fake_agent import TIMEOUT_SECONDS, FakeAgent
 
@@ -25,12 +27,18 @@ def folder() -> Iterator[Path]:
 def agent(folder: Path) -> Iterator[FakeAgent]:
     fake = FakeAgent(folder)
     yield fake
-    fake.close()
+    fake.end()
 
 
 @pytest.fixture
-def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
-    """Makes clients whose agent is in `folder`; finishes them after the test."""
+def make_client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Client]]:
+    """Makes clients whose agent is in `folder`; finishes them after the test, with their threads.
+
+    They wait for a welcome as long as tests wait for other things: a client that has given up runs without turns.
+    """
+    monkeypatch.setattr(handshake, "ANSWER_TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(runtime, "FIRST_ANSWER_SECONDS", TIMEOUT_SECONDS)
+    earlier = set(threading.enumerate())
     clients: list[Client] = []
 
     def make(agent_timeout_seconds: float = 0.3) -> Client:
@@ -41,6 +49,10 @@ def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
     yield make
     for client in clients:
         client.finish()
+    for thread in set(threading.enumerate()) - earlier:
+        if thread.name == "laneway":
+            thread.join(TIMEOUT_SECONDS)
+            assert not thread.is_alive(), "it might log a warning in a later test"
 
 
 class Background:

@@ -9,6 +9,7 @@ import os
 import queue
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,8 @@ class FakeAgent:
         """Sent in the welcome: whether pings are answered."""
         self.greets = greet
         self._connections: queue.Queue[Connection] = queue.Queue()
+        self._all: list[Connection] = []
+        self._ended = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(str(self.path))
         self._socket.listen()
@@ -176,6 +179,9 @@ class FakeAgent:
             self.accepted += 1
             can = {"release_again": self.release_again, "answers_ping": self.answers_ping}
             connection = Connection(connected, self._quota_bytes, can)
+            self._all.append(connection)
+            if self._ended:
+                connection.cut()
             threading.Thread(target=connection.serve, args=(self.greets,), daemon=True).start()
             self._connections.put(connection)
 
@@ -189,3 +195,12 @@ class FakeAgent:
             self.path.unlink(missing_ok=True)
             self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
+
+    def end(self) -> None:
+        """Stops listening and cuts the connections that wait for its welcome, which would do so beyond the test."""
+        self._ended = True
+        self.close()
+        for connection in list(self._all):
+            if not connection.welcomed.is_set():
+                with suppress(OSError):
+                    connection.cut()

@@ -133,16 +133,17 @@ def test_a_refusal_is_logged_once(
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "not a process of this container" in warnings[0].getMessage()
-    agent.close()
+    agent.end()
 
 
-def test_the_wait_for_a_silent_agent_is_bounded(make_client: Callable[[], Client], folder: Path) -> None:
+def test_the_wait_for_a_silent_agent_is_bounded(folder: Path) -> None:
     agent = FakeAgent(folder, greet=False)
-    client = make_client()
+    client = Client(Environment.read({"LANEWAY_DIR": str(folder), "LANEWAY_AGENT_TIMEOUT_SECONDS": "0.3"}))
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
     assert client.guard.iterations == 3
-    agent.close()
+    agent.end()
+    client.finish()
 
 
 def test_the_script_waits_for_the_first_answer_within_its_own_bound(
@@ -154,7 +155,7 @@ def test_the_script_waits_for_the_first_answer_within_its_own_bound(
     client = make_client()
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
-    agent.close()
+    agent.end()
     assert client.guard.iterations == 3
 
 

@@ -380,11 +380,14 @@ def test_a_turn_that_the_agent_no_longer_lists_is_not_drawn_as_held(
     page = open_page(own_board)
     parts = page.locator(".timeline-part")
 
-    def answer(*messages: Object) -> None:
-        events = "".join(f"event: turns\ndata: {json.dumps(each)}\n\n" for each in messages)
-        page.unroute_all()
-        page.route("**/api/turns?*", lambda route: route.fulfill(body=events))
+    events = ""
 
+    def answer(*messages: Object) -> None:
+        nonlocal events
+        events = "".join(f"event: turns\ndata: {json.dumps(each)}\n\n" for each in messages)
+
+    # One route for all answers: between two of them the page would follow the board's own stream, which does not end.
+    page.route("**/api/turns?*", lambda route: route.fulfill(body=events))
     before = {"source": live, "now": 900.0, "turns": [{**running, **long_held}]}
     answer(before)
     go(page, f"#/nodes/{node_name}")

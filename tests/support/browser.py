@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 OpenPage = Callable[..., Page]
 
-_SHOWN_MILLISECONDS = 30_000
-"""In which a page shows what a test expects. Other tests keep the machine busy: five seconds, playwright's default, may be too few."""
+_SHOWN_MILLISECONDS = 60_000
+"""In which a page comes, and shows what a test expects. Other tests keep the machine busy: playwright's defaults, 30 and 5 s, may be too few."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
     def make(address: str, **options: object) -> Page:
         contexts.append(browser.new_context(viewport={"width": 1280, "height": 900}, **options))
+        contexts[-1].set_default_timeout(_SHOWN_MILLISECONDS)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
@@ -78,4 +79,4 @@ def served(command: Sequence[str | Path], address: str) -> Iterator[str]:
             raise AssertionError(f"{command} has printed no address")
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)

@@ -119,4 +119,4 @@ def test_a_connection_without_a_complete_request_is_closed() -> None:
             assert (silent.recv(1), slow.recv(1)) == (b"", b"")
     finally:
         board.terminate()
-        board.communicate(timeout=30)
+        board.communicate(timeout=60)

@@ -351,7 +351,7 @@ def test_turns_are_drawn_as_a_real_agent_grants_them(
         rows = page.locator(".timeline-row")
         expect(rows).to_have_count(2)
         for row in (rows.nth(0), rows.nth(1)):
-            expect(row.locator("rect").nth(2)).to_be_attached(timeout=30_000)
+            expect(row.locator("rect").nth(2)).to_be_attached()
         picture(page, "turns")
 
 
@@ -366,7 +366,7 @@ def test_a_job_alone_in_its_lane_is_shown_to_have_the_turn(
         go(page, f"#/nodes/{agent.name}")
         part = page.locator(".timeline-part")
         expect(part).to_have_count(1)
-        expect(part).to_have_text(re.compile(r"^([1-9]\d|100) %$"), timeout=30_000)
+        expect(part).to_have_text(re.compile(r"^([1-9]\d|100) %$"))
 
 
 def test_a_turn_that_the_agent_no_longer_lists_is_not_drawn_as_held(
@@ -454,12 +454,12 @@ def test_the_page_says_that_the_api_server_is_away_and_goes_on_when_it_is_back(
     expect(page.get_by_role("main")).not_to_contain_text("cannot read")
     cluster.plane.kill("kube-apiserver")
     try:
-        expect(page.get_by_role("main")).to_contain_text("cannot read TrainingJobs", timeout=30_000)
+        expect(page.get_by_role("main")).to_contain_text("cannot read TrainingJobs")
     finally:
         cluster.plane.start("kube-apiserver")
     cluster.put_jobs([training_job(namespace, "later", **RUNNING)])
     row = page.get_by_role("row").filter(has_text=f"{namespace}/later")
-    expect(row).to_contain_text("Running", timeout=60_000)
+    expect(row).to_contain_text("Running")
 
 
 def test_the_theme_follows_the_system_until_another_is_chosen(own_board: str, browser: Browser) -> None:

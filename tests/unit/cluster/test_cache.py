@@ -28,5 +28,5 @@ def test_a_command_that_waits_names_the_one_that_holds_the_lock(tmp_path: Path) 
         assert (
             f"waiting for another command (pid {os.getpid()}), which holds {lock}" in waits.stderr.readline()
         )
-    out, _ = waits.communicate(timeout=30)
+    out, _ = waits.communicate(timeout=60)
     assert out == "held\n"

@@ -15,7 +15,7 @@ from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiServer
 from laneway.scheduling.config.operator_config import LeaseConfig, OperatorConfig
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 _STEPS = range(8)
 """Steps of the event loop before and between the event and the cancellation. A task comes to rest within fewer than these, so every
 moment is tried, without a clock."""

@@ -24,7 +24,7 @@ from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import a_job
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
 def an_engine(

@@ -133,9 +133,8 @@ def is_stopped(pid: int) -> bool:
 def test_a_process_killed_during_a_save_resumes_from_the_save_before(
     start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
-    wide, work = ("--epochs=1", "--width=100000"), tmp_path / "work"
-    options = (*wide, "--every-steps=1")
-    job = start(*options, work=work)
+    wide, work = "--width=100000", tmp_path / "work"
+    job = start(wide, "--every-steps=1", work=work)
 
     def caught_saving() -> list[Path]:
         """Stops it with a half-written file and two complete ones; otherwise it runs on."""
@@ -153,10 +152,10 @@ def test_a_process_killed_during_a_save_resumes_from_the_save_before(
     job.kill()
     assert partial(work)
     assert checkpoints(work) == before
-    results = start(*options, work=work).results()
+    results = start(wide, "--every-steps=12", work=work).results()
     assert results[0]["step"] >= 2
-    assert results[-1]["step"] == 12
-    assert curve(work) == curve(undisturbed(*wide))
+    assert results[-1]["step"] == STEPS
+    assert curve(work) == curve(undisturbed(wide))
     assert not partial(work), "what was half written is cleared away"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 from tests.support.client.jobs import EXAMPLES, Job, end_of, iterations, turns
@@ -17,7 +19,9 @@ def test_two_jobs_of_one_lane_take_turns(make_node: MakeNode, run: Run) -> None:
     jobs = {
         pod: run("offloaded.py", "batchnorm-sgd", container=node.container(pod, 40)) for pod in ("a", "b")
     }
-    eventually("the lane went to and fro", lambda: all(len(turns(node, pod)) > 5 for pod in jobs))
+    eventually(
+        "the lane went to and fro", lambda: all(len(turns(node, pod)) > 5 for pod in jobs), seconds=200
+    )
     for job in jobs.values():
         job.enough()
     steps = {pod: len(job.results()[-1]["losses"]) for pod, job in jobs.items()}
@@ -84,7 +88,11 @@ def test_a_training_survives_the_agents_death_and_finds_the_next_one(make_node: 
     for _ in range(4):
         while '"checkpoint"' not in job.line():
             pass
+    # It waits for the next agent, which might otherwise take longer to start than the rest of the training.
+    os.kill(job.pid, signal.SIGSTOP)
     node.start()
+    container.await_socket()
+    os.kill(job.pid, signal.SIGCONT)
     eventually("the session is back", lambda: node.session("job")["iterations"] > 0)
     assert job.results()[-1]["steps"] == 200
     report = end_of(node, "job")["report"]

@@ -145,7 +145,7 @@ spec:
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 6
-          readinessProbe:   # registered with the kubelet, and the Node offers the shares
+          readinessProbe:   # the kubelet follows its devices, and the Node offers the shares
             {{- include "laneway.probe" (dict "root" . "path" "/readyz" "port" 9465) | nindent 12 }}
             periodSeconds: {{ ternary 10 3 .Values.metrics.secure.enabled }}
             timeoutSeconds: 5

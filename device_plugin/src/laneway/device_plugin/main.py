@@ -204,6 +204,7 @@ def _endpoint(
         return {
             "registered": registration.registered,
             "registrations": registration.count,
+            "followed": registration.followed,
             "advertised": advertisement.no_gpus_reason or advertisement.problem or advertisement.ready,
             "inventory": inventory_watcher.problem or "ok",
             "folders": shares.problem or "ok",

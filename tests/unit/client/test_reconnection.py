@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from laneway.client.runtime import Client
+from laneway.client.session.null_session import NullSession
+from laneway.client.session.session import Session
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import INSIDE, ITERATIONS, Connection, FakeAgent
@@ -49,6 +51,10 @@ class Restart:
 
     def close(self) -> None:
         self._agent.close()
+
+
+def is_pausing(session: Session | NullSession) -> bool:
+    return isinstance(session, Session) and session.pause.is_pausing
 
 
 @pytest.fixture
@@ -157,6 +163,20 @@ def test_an_iteration_whose_turn_the_new_agent_revokes_ends_and_the_next_request
     agent.expect("request")
     agent.grant()
     again.result()
+
+
+def test_a_pause_is_answered_at_the_end_of_an_iteration_whose_turn_the_new_agent_revoked(
+    restart: Restart,
+) -> None:
+    restart.guard.begin()
+    restart.kill()
+    agent = restart.bring_back()
+    agent.revoke(0)
+    agent.pause()
+    wait_until(lambda: is_pausing(restart.guard.session), "the client has read of the pause")
+    agent.expect_nothing()
+    restart.guard.end()
+    agent.expect("paused")
 
 
 def test_an_iteration_whose_turn_is_awaited_releases_it_at_its_end(restart: Restart) -> None:

@@ -218,6 +218,50 @@ def test_a_pause_that_comes_during_a_release_is_answered_after_it(running: Runni
     running.agent.expect("paused")
 
 
+def test_a_turn_that_its_job_was_granted_twice_is_released_after_a_revocation(running: Running) -> None:
+    """While another process of its container holds the job's turn, a process that has released it is granted the same one again."""
+    running.agent.ask_back()
+    assert running.agent.expect("release")["turn"] == 1
+    beginning = Background(running.guard.begin)
+    running.agent.expect("request")
+    running.agent.granted -= 1
+    assert running.agent.grant() == 1
+    beginning.result()
+    running.agent.revoke()
+    running.agent.pause()
+    handled = threading.Event()
+    running.guard.session.on_order = lambda _: handled.set()
+    running.agent.send("offload")  # once it is handled, so is the pause
+    assert handled.wait(TIMEOUT_SECONDS)
+    running.guard.end()
+    assert running.agent.expect("release")["turn"] == 1
+    running.agent.expect("paused")
+
+
+def test_a_release_that_the_script_broke_off_leaves_no_pause_unanswered(running: Running) -> None:
+    """A signal's handler may raise within the release, and the script may go on."""
+
+    def break_off() -> None:
+        raise KeyboardInterrupt
+
+    session = running.guard.session
+    assert isinstance(session, Session)
+    session.before_release = break_off
+    running.guard.begin()
+    running.agent.ask_back(page_only=True)
+    with pytest.raises(KeyboardInterrupt):
+        running.guard.end()
+    session.before_release = lambda: None
+    running.agent.revoke()
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    running.agent.grant()
+    again.result()
+    running.agent.pause()
+    running.agent.expect("release")
+    running.agent.expect("paused")
+
+
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
     """Threads switch every few microseconds instead of every five milliseconds."""

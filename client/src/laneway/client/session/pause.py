@@ -94,8 +94,10 @@ class Pause:
         """
         if not self.is_pausing:
             return
-        self.is_final = final
+        if not final:
+            self.is_final = False
         self._after = iterations
+        self.is_final = final  # another thread may answer from now on, at this iteration and no earlier one
         self._socket.interrupt()
         self.on_move()
 

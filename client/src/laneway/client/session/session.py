@@ -104,8 +104,6 @@ class Session:
         self.pause = Pause(words, self.socket, self._on_pause_moved)
         self._revoked_turn = 0
         """A turn that was revoked within its iteration. The lane waits until it is released at the boundary."""
-        self._returned_turn = 0
-        """The turn whose release was sent last."""
         self._awaits_answer = covers_iteration
         """The agent has not answered yet that hello reported a held turn."""
         self._covers_iteration = covers_iteration
@@ -173,6 +171,7 @@ class Session:
         try:
             self.idle_turn.append(self._carried_turn.pop())
         except IndexError:
+            self._answer_pause()
             return
         if self._is_yield_due() or self.words[PAUSED]:
             self.yield_turn()
@@ -229,6 +228,9 @@ class Session:
         self._requested = self._awaits_answer = False
         if turn == self._held_turn:
             return  # a duplicate grant: counting it as a second turn would release the turn during an iteration
+        self._revoked_turn = (
+            0  # the turn was requested outside an iteration: no release of an earlier one is to come
+        )
         self._iterations_at_grant = self.words[ITERATIONS]
         self._busy_ns_at_grant = self.words[BUSY_NS]
         self._held_turn = turn
@@ -285,10 +287,10 @@ class Session:
                 self._covers_iteration = False
         elif turn == self._held_turn:
             self._revoked_turn = turn
+            if self._held_turn != turn:  # another thread has begun to send its release since the check above
+                self._revoked_turn = 0
             self._return_turn()
             self._held_turn = 0
-            if self._returned_turn == turn:  # another thread has released it since the check above
-                self._revoked_turn = 0
         elif turn and not self._was_granted and not self.words[INSIDE]:
             self._release(turn, again=False)  # a turn of an earlier connection, whose iteration has ended
 
@@ -301,7 +303,9 @@ class Session:
     def _answer_pause(self) -> None:
         """Answers a pause that the process has reached. Does nothing while an iteration runs or a turn is not
         released yet: the thread that ends the one or the other calls this again."""
-        if not self.pause.is_reached() or not self.pause.is_final:
+        if (
+            not self.pause.is_final or not self.pause.is_reached()
+        ):  # in this order: the iteration is set before it is final
             return
         if not (self._held_turn or self._revoked_turn or self._releasing or self.words[INSIDE]):
             self.pause.answer()
@@ -347,7 +351,6 @@ class Session:
             gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
             self.socket.send(encode_release(turn, iterations, gpu_seconds, again))
             self._released_ns = time.monotonic_ns()
-            self._returned_turn = turn
             if self._revoked_turn == turn:
                 self._revoked_turn = 0
         finally:

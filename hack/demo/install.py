@@ -64,7 +64,7 @@ class Installation:
     def wait_until_rolled_out(self) -> None:
         """Wait until the operator's and the node pods are of the newest template and ready.
 
-        `helm --wait` returns while as many node pods as `maxUnavailable` allows are still replaced. A node without its plugin refuses
+        `helm upgrade --wait` returns while as many node pods as `maxUnavailable` allows are still replaced. A node without its plugin refuses
         workers, and their gang starts once more.
 
         Raises:

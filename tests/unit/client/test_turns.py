@@ -40,6 +40,28 @@ class Running:
             self.guard.end()
 
 
+def slow_release(running: Running) -> tuple[threading.Event, threading.Event]:
+    """Makes the device work on at a release: returns what is set when it begins to, and what a test sets to end it."""
+    settling, settled = threading.Event(), threading.Event()
+
+    def settle() -> None:
+        settling.set()
+        settled.wait(TIMEOUT_SECONDS)
+
+    session = running.guard.session
+    assert isinstance(session, Session)
+    session.before_release = settle
+    return settling, settled
+
+
+def wait_until_handled(running: Running) -> None:
+    """Waits until the client has handled all messages so far, which are handled in their order."""
+    handled = threading.Event()
+    running.guard.session.on_order = lambda _: handled.set()
+    running.agent.send("offload")
+    assert handled.wait(TIMEOUT_SECONDS)
+
+
 @pytest.fixture
 def running(make_client: Callable[[], Client], agent: FakeAgent) -> Running:
     return Running(make_client(), agent)
@@ -191,16 +213,7 @@ def test_a_pause_while_it_waits_for_a_turn_is_answered_at_once(running: Running)
 @pytest.mark.parametrize("revoked", [False, True], ids=["asked back", "revoked"])
 def test_a_pause_that_comes_during_a_release_is_answered_after_it(running: Running, revoked: bool) -> None:
     """The device still works for the turn, and the agent counts the memory of a paused process as free."""
-    settling, settled, handled = threading.Event(), threading.Event(), threading.Event()
-
-    def settle() -> None:
-        settling.set()
-        settled.wait(TIMEOUT_SECONDS)
-
-    session = running.guard.session
-    assert isinstance(session, Session)
-    session.before_release = settle
-    session.on_order = lambda _: handled.set()
+    settling, settled = slow_release(running)
     running.guard.begin()
     if revoked:
         running.agent.revoke()
@@ -209,8 +222,7 @@ def test_a_pause_that_comes_during_a_release_is_answered_after_it(running: Runni
     ending = Background(running.guard.end)
     assert settling.wait(TIMEOUT_SECONDS)
     running.agent.pause()
-    running.agent.send("offload")  # once it is handled, so is the pause
-    assert handled.wait(TIMEOUT_SECONDS)
+    wait_until_handled(running)
     running.agent.expect_nothing()
     settled.set()
     ending.result()
@@ -229,10 +241,7 @@ def test_a_turn_that_its_job_was_granted_twice_is_released_after_a_revocation(ru
     beginning.result()
     running.agent.revoke()
     running.agent.pause()
-    handled = threading.Event()
-    running.guard.session.on_order = lambda _: handled.set()
-    running.agent.send("offload")  # once it is handled, so is the pause
-    assert handled.wait(TIMEOUT_SECONDS)
+    wait_until_handled(running)
     running.guard.end()
     assert running.agent.expect("release")["turn"] == 1
     running.agent.expect("paused")
@@ -333,15 +342,7 @@ def test_a_client_that_returns_at_once_requests_the_next_turn_with_the_release(
 
 def test_a_request_does_not_overtake_a_slow_release(running: Running) -> None:
     """Otherwise the agent would answer the request with the turn that is being released."""
-    settling, settled = threading.Event(), threading.Event()
-
-    def settle() -> None:
-        settling.set()
-        settled.wait(TIMEOUT_SECONDS)
-
-    session = running.guard.session
-    assert isinstance(session, Session)
-    session.before_release = settle
+    settling, settled = slow_release(running)
     running.agent.ask_back()
     assert settling.wait(TIMEOUT_SECONDS)
     again = Background(running.iterate)

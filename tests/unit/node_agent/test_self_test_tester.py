@@ -62,8 +62,8 @@ class Setup:
         self.folders = HostFolders(root)
         self.folders.agent_state.mkdir(parents=True)
         self.folders.client.mkdir(parents=True)
-        self.library = self.folders.client / INTERPOSER_NAME
-        self.library.write_text("library")
+        self.interposer = self.folders.client / INTERPOSER_NAME
+        self.interposer.write_text("library")
         self.driver = Driver()
         self.runs: list[Run] = []
         self.used: list[str] = []
@@ -165,7 +165,7 @@ def test_a_driver_that_does_not_answer_for_a_while_lowers_no_level(setup: Setup)
 
 def test_another_library_is_not_offered_while_the_driver_does_not_answer(setup: Setup) -> None:
     assert setup.check(PLAIN, HELD)
-    setup.library.write_text("another")
+    setup.interposer.write_text("another")
     setup.driver.trouble = TIMES_OUT
     assert not setup.check()
     assert setup.tester.problem == f"its self-test cannot run: {TIMES_OUT}"
@@ -182,10 +182,10 @@ def test_nothing_is_offered_before_the_driver_has_answered_once(setup: Setup) ->
 def test_a_library_that_is_replaced_during_its_test_has_no_result(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup, "during_run", lambda: setup.library.write_text("another"))
+    monkeypatch.setattr(setup, "during_run", lambda: setup.interposer.write_text("another"))
     assert not setup.check(PLAIN, HELD)
     assert "has no result yet: the library was replaced meanwhile" in setup.tester.problem
-    setup.library.write_text("library")
+    setup.interposer.write_text("library")
     assert setup.new_tester().problem == "its self-test has not run yet"
 
 

@@ -222,6 +222,7 @@ def test_a_flood_waits_and_others_turns_and_accounts_go_on(make_node: MakeNode) 
     honest = AccountHolder(node.container("honest", 20))
     flooding = node.container("hostile", 20).await_socket().process(PROGRAM)
     assert flooding.pid
+    said_before = len(node.log)  # a machine short of inotify instances is warned of at the start
     served = []
 
     def attacked() -> list[float]:
@@ -240,5 +241,5 @@ def test_a_flood_waits_and_others_turns_and_accounts_go_on(make_node: MakeNode) 
     assert ratio > 0.5
     assert served[0] > 1000, "the flood is served, and never cut off"
     assert min(map(handed.count, "cd")) > max(map(handed.count, "cd")) / 2
-    assert not [line for line in node.log.splitlines() if " WARNING " in line]
+    assert " WARNING " not in node.log[said_before:]
     assert "Traceback" not in node.log

@@ -31,6 +31,7 @@ from hack.cluster.components import (
     controller_manager_command,
     etcd_command,
 )
+from hack.cluster.inotify_limit import raised_limit
 from hack.cluster.probes import answers_ok, client_context, log_tail, wait_until
 from hack.cluster.progress import ClusterError
 
@@ -51,19 +52,24 @@ class LoopbackControlPlane:
         self._controllers = controllers
         self._node_grace_seconds = node_grace_seconds
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._undo = ExitStack()
 
     def __enter__(self) -> Self:
         self._programs = ensure_built([*self._names, "kubectl"])
         self.folder = Path(tempfile.mkdtemp(prefix="laneway-control-plane-"))
         with ExitStack() as undo:
-            undo.callback(self.__exit__, None, None, None)
+            undo.enter_context(raised_limit())
+            undo.callback(self._remove)
             self._start_on_free_ports()
-            undo.pop_all()
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._undo.close()
+
+    def _remove(self) -> None:
         for name in reversed(list(self._processes)):
             self.kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)

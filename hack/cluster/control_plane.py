@@ -5,6 +5,8 @@
         cluster.kill("kube-apiserver")          # kill -9: what a crash of the API server looks like to clients
         cluster.start("kube-apiserver")         # the same address and data
 
+Its ports are its own until it ends, also while a component is away.
+
 The processes die with the thread that started them (the kernel sees to it), so a killed test leaves nothing running.
 """
 
@@ -12,10 +14,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -31,12 +32,13 @@ from hack.cluster.components import (
     controller_manager_command,
     etcd_command,
 )
+from hack.cluster.held_ports import held_ports
 from hack.cluster.inotify_limit import raised_limit
-from hack.cluster.probes import answers_ok, client_context, log_tail, wait_until
+from hack.cluster.probes import answers_ok, client_context, wait_until
 from hack.cluster.progress import ClusterError
 
 _START_TIMEOUT_SECONDS = 60.0
-_PORT_ATTEMPTS = 3
+_ADDRESS = "127.0.0.1"
 
 
 class LoopbackControlPlane:
@@ -59,8 +61,12 @@ class LoopbackControlPlane:
         self.folder = Path(tempfile.mkdtemp(prefix="laneway-control-plane-"))
         with ExitStack() as undo:
             undo.enter_context(raised_limit())
+            self.endpoints = _endpoints(undo.enter_context(held_ports(_ADDRESS, 4)))
             undo.callback(self._remove)
-            self._start_on_free_ports()
+            self.files = ControlPlaneFiles(self.folder, "laneway-loopback", self.endpoints)
+            self.files.admin_kubeconfig()
+            for name in self._names:
+                self.start(name)
             self._undo = undo.pop_all()
         return self
 
@@ -159,24 +165,6 @@ class LoopbackControlPlane:
             process.kill()
             process.wait()
 
-    def _start_on_free_ports(self) -> None:
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self.endpoints = _free_endpoints()
-            self.files = ControlPlaneFiles(self.folder, "laneway-loopback", self.endpoints)
-            self.files.admin_kubeconfig()
-            try:
-                for name in self._names:
-                    self.start(name)
-                return
-            except ClusterError:
-                # Between choosing a port and listening on it another process can have taken it.
-                taken = any("address already in use" in log_tail(self.log(name)) for name in self._processes)
-                for name in list(self._processes):
-                    self.kill(name)
-                if not taken or attempt == _PORT_ATTEMPTS:
-                    raise
-                shutil.rmtree(self.folder / "etcd", ignore_errors=True)
-
     def _command(self, name: str) -> list[str]:
         program = self._programs[name]
         if name == "etcd":
@@ -198,15 +186,10 @@ class LoopbackControlPlane:
         return lambda: answers_ok(endpoints.address, port, path, context)
 
 
-def _free_endpoints() -> Endpoints:
-    """Returns loopback endpoints on different, currently free ports."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        apiserver, etcd_client, etcd_peer, controller_manager = (each.getsockname()[1] for each in sockets)
+def _endpoints(ports: Sequence[int]) -> Endpoints:
+    apiserver, etcd_client, etcd_peer, controller_manager = ports
     return Endpoints(
-        address="127.0.0.1",
+        address=_ADDRESS,
         service_cidr="10.96.0.0/16",
         service_gateway="10.96.0.1",
         apiserver_port=apiserver,

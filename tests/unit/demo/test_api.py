@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.cluster.held_ports import held_ports
 from hack.cluster.progress import ClusterError
 from hack.demo import api as module
 from hack.demo.api import Api
@@ -74,7 +75,8 @@ def test_a_stream_that_breaks_off_after_its_first_line(tmp_path: Path) -> None:
 
 
 def test_no_server(tmp_path: Path) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with pytest.raises(ClusterError, match=r"GET /api: .*refused"):
-        client_of(tmp_path, address).get("/api")
+    with (
+        held_ports("127.0.0.1", 1) as (port,),
+        pytest.raises(ClusterError, match=r"GET /api: .*refused"),
+    ):
+        client_of(tmp_path, f"http://127.0.0.1:{port}").get("/api")

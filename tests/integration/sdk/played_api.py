@@ -6,7 +6,7 @@ import json
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import yaml
+
+from hack.cluster.held_ports import held_ports
 
 Object = dict[str, Any]
 
@@ -54,8 +56,9 @@ class PlayedAPI:
 
         self.requests: list[tuple[str, dict[str, str]]] = []
         self._released = threading.Event()
-        self._server = self._listen(0)
-        self.port = int(self._server.server_address[1])
+        self._held = ExitStack()
+        (self.port,) = self._held.enter_context(held_ports("127.0.0.1", 1))
+        self._server = self._listen()
 
     def asked(self, kind: str) -> list[dict[str, str]]:
         """The queries of the requests of a kind."""
@@ -63,14 +66,19 @@ class PlayedAPI:
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        """Refuse connections, and cut those that are held."""
-        self.stop()
+        """Refuse connections, and cut those that are held: in this order, as who is cut off connects again."""
+        self._refuse()
+        self._released.set()
         yield
         self._released = threading.Event()
-        self._server = self._listen(self.port)
+        self._server = self._listen()
 
     def stop(self) -> None:
+        self._refuse()
         self._released.set()
+        self._held.close()
+
+    def _refuse(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -88,7 +96,7 @@ class PlayedAPI:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         return path
 
-    def _listen(self, port: int) -> ThreadingHTTPServer:
+    def _listen(self) -> ThreadingHTTPServer:
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -121,6 +129,6 @@ class PlayedAPI:
             def log_message(self, format: str, *args: Any) -> None:
                 """Write nothing."""
 
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return server

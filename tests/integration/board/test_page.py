@@ -30,6 +30,9 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\" onmouseover=a
 AGENT_ADDRESS, OTHER_AGENT_ADDRESS = "192.0.2.94", "192.0.2.95"
 """One for each test, as tests of one file may run side by side."""
 
+_TRAINS_SECONDS = 3600
+"""Longer than a test lasts, whose end kills what trains: turns that have ended leave the page a minute later."""
+
 RUNNING = {"state": "Running", "workers": 1, "attempt": 1, "attemptWorkers": 1}
 BUSY = {
     "reason": "GPUsBusy",
@@ -422,7 +425,7 @@ def real_agent(
         )
         process.hello()
         process.profile(100, 300)
-        process.start("train", seconds=90, iteration_seconds=0.05)
+        process.start("train", seconds=_TRAINS_SECONDS, iteration_seconds=0.05)
     put_agent_pod(cluster, agent.name, address)
     return agent
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.board.cluster import Cluster, Object, gpu, gpu_node, session, training_job
@@ -465,19 +465,16 @@ def test_the_page_says_that_the_api_server_is_away_and_goes_on_when_it_is_back(
     expect(row).to_contain_text("Running")
 
 
-def test_the_theme_follows_the_system_until_another_is_chosen(own_board: str, browser: Browser) -> None:
+def test_the_theme_follows_the_system_until_another_is_chosen(own_board: str, open_page: OpenPage) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     seen = {}
     for scheme in ("light", "dark"):
-        context = browser.new_context(color_scheme=scheme)
-        page = context.new_page()
-        page.goto(own_board)
+        page = open_page(own_board, color_scheme=scheme)
         seen[scheme] = page.evaluate(background)
         page.get_by_label("Theme").select_option("light" if scheme == "dark" else "dark")
         seen[f"not {scheme}"] = page.evaluate(background)
         page.reload()
         assert page.evaluate(background) == seen[f"not {scheme}"]
-        context.close()
     assert seen["light"] != seen["dark"]
     assert (seen["not light"], seen["not dark"]) == (seen["dark"], seen["light"])
 

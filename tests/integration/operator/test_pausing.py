@@ -123,7 +123,7 @@ async def _pauses_and_goes_on(operator: OperatorProcess, cluster: PlayedCluster)
     operator.kill()
     await cluster.set_sessions(node, [long], state="Paused")
     assert await cluster.pods("short") == [], "nothing was promised before the node said that it was free"
-    operator.start()
+    await operator.start_again(cluster.api)
 
     paused = await cluster.until_condition("long", "Running", "False", reason="Paused")
     assert "short" in paused["message"]

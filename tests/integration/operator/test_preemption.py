@@ -55,7 +55,7 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     operator.kill()
     attained = (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"]
     await cluster.change("long", {"ttlSecondsAfterFinished": 7200})
-    operator.start()
+    await operator.start_again(cluster.api)
     await until("the restarted operator writes the status", more)
     status = (await cluster.job("long"))["status"]
     assert "preemption" not in status

@@ -81,7 +81,7 @@ async def test_a_job_that_starts_nowhere_leaves_its_gpu_to_others_for_longer_eac
     assert (await cluster.job("broken"))["status"]["unstartedAttempts"] == 2
 
     operator.kill()
-    operator.start()
+    await operator.start_again(cluster.api)
     await _is_refused(cluster, attempt=3)
     waiting = await cluster.until_waiting("broken", "BackingOff")
     assert "3 attempts in a row ended before all workers ran" in waiting["message"]

@@ -140,7 +140,7 @@ async def test_a_profile_outlives_its_job_and_the_operator_and_ends_with_its_ima
 
     await until("the first job is counted", lambda: entry(1))
     operator.kill()
-    operator.start()
+    await operator.start_again(cluster.api)
 
     second = await train(cluster, "second", eight, ephemeralBytes=25 * GIB)
     assert second is not None

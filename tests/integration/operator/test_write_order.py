@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,16 +21,17 @@ from tests.support.api_faults.journal import Journal
 from tests.support.api_faults.namespace_view import NamespaceView
 from tests.support.api_faults.upstream import upstream
 from tests.support.operator.fixtures import SYSTEM_NAMESPACE
-from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
 
 KOPFS_DISCOVERY = "/apis/admissionregistration.k8s.io/v1"
 """A request of kopf alone, at its start."""
 
-
-KOPFS_DISCOVERY = "/apis/admissionregistration.k8s.io/v1"
-"""A request of kopf alone, at its start."""
+SHORT_LEASE: dict[str, Any] = {
+    **FAST,
+    "lease": {**FAST["lease"], "durationSeconds": 4, "renewDeadlineSeconds": 3},
+}
 
 
 class HeldBack(Fault):
@@ -70,14 +72,19 @@ class HeldBack(Fault):
 
 @pytest.fixture
 async def held_back(
-    control_plane: LoopbackControlPlane, operator_kubeconfig: Path, cluster: PlayedCluster, tmp_path: Path
+    request: pytest.FixtureRequest,
+    control_plane: LoopbackControlPlane,
+    operator_kubeconfig: Path,
+    cluster: PlayedCluster,
+    tmp_path: Path,
 ) -> AsyncIterator[tuple[HeldBack, OperatorProcess]]:
-    """An operator of the test's own behind the proxy, not started yet."""
+    """An operator of the test's own behind the proxy, not started yet; its configuration may be the test's own, too."""
     fault = HeldBack()
     async with upstream(operator_kubeconfig) as up:
         proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal())
         async with serving(proxy, tmp_path) as kubeconfig:
-            process = OperatorProcess(tmp_path / "operator", kubeconfig, SYSTEM_NAMESPACE)
+            config = getattr(request, "param", FAST)
+            process = OperatorProcess(tmp_path / "operator", kubeconfig, SYSTEM_NAMESPACE, config)
             try:
                 yield fault, process
             finally:
@@ -135,6 +142,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     assert (await cluster.condition("short", "Complete"))["status"] == "True"
 
 
+@pytest.mark.parametrize("held_back", [SHORT_LEASE], indirect=True, ids=["a lease of 4 s"])
 async def test_an_operator_that_is_told_to_end_completes_its_write_and_its_events(
     held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
 ) -> None:

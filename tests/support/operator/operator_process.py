@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from laneway.operator.state.resources import LEASES
+from laneway.operator.watch.apiserver import ApiServer
 
 from tests.support.operator.waiting import until
+
+_LEASE = "laneway-operator"
 
 FAST: dict[str, Any] = {
     "metricsPort": 0,
@@ -31,10 +35,10 @@ FAST: dict[str, Any] = {
         "unhealthyGpuSeconds": 2,
         "silentNodeSeconds": 3600,  # a played agent writes when there is something to say
     },
-    "lease": {"durationSeconds": 4, "renewDeadlineSeconds": 3, "retrySeconds": 1},
+    "lease": {"name": _LEASE, "durationSeconds": 30, "renewDeadlineSeconds": 20, "retrySeconds": 1},
 }
-"""A configuration with short waits, except for those in which a test itself simulates kubelets or agents. An operator that is killed
-is soon replaced."""
+"""A configuration with short waits, except for those in which a test itself simulates kubelets or agents. The lease is long: an operator
+that is not scheduled for seconds still leads, and loses no event (:meth:`OperatorProcess.start_again` does not wait for its end)."""
 
 
 class OperatorProcess:
@@ -53,6 +57,7 @@ class OperatorProcess:
         self._config = folder / "operator.yaml"
         self._config.write_text(yaml.safe_dump(FAST if config is None else config))
         self._log_path = folder / "operator.log"
+        self._namespace = namespace
         self._command = [
             sys.executable,
             "-m",
@@ -78,6 +83,11 @@ class OperatorProcess:
         """Start it."""
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    async def start_again(self, api: ApiServer) -> None:
+        """Start it after it was killed. It leads at once, because the lease of the killed one is deleted; tests/faults has leases run out."""
+        await api.request("DELETE", LEASES.path(self._namespace, _LEASE))
+        self.start()
 
     def kill(self) -> None:
         """kill -9."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.operator.fixtures import cluster, operator, operator_kubeconfig
+from tests.support.operator.fixtures import cluster, history, operator, operator_kubeconfig
 
-__all__ = ["cluster", "operator", "operator_kubeconfig"]
+__all__ = ["cluster", "history", "operator", "operator_kubeconfig"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.job_history import JobHistory
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
 
@@ -18,7 +19,7 @@ from tests.support.operator.played_cluster import PlayedCluster
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One that gives a lost node up soon, and leaves a slow machine the time to see that its workers are ending."""
+    """One that gives a lost node up soon, and has the time to say before that its workers are ending."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["timeouts"] |= {"lostNodeSeconds": 1, "lostNodeRemovalSeconds": 8}
     config["timeouts"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 60}
@@ -29,7 +30,7 @@ def operator(
 
 
 async def test_a_gang_on_a_node_that_is_lost_for_long_starts_elsewhere(
-    operator: OperatorProcess, cluster: PlayedCluster
+    operator: OperatorProcess, cluster: PlayedCluster, history: JobHistory
 ) -> None:
     first = await cluster.add_node("n1", gpus=2)
     await cluster.submit("gang", workers=2, backoffLimit=0)
@@ -38,8 +39,8 @@ async def test_a_gang_on_a_node_that_is_lost_for_long_starts_elsewhere(
     second = await cluster.add_node("n2", gpus=2)
 
     await cluster.set_ready(first, False)
-    await cluster.until_condition("gang", "Placed", "False", reason="NodeLost")
-    await cluster.until_waiting("gang", "WorkersEnding")
+    await history.until_condition("gang", "Placed", "False", reason="NodeLost")
+    await history.until_waiting("gang", "WorkersEnding", attempt=1)
     pods = await cluster.run_all("gang", 2, attempt=2)  # the pods on the lost node were never ended
     assert {pod["spec"]["nodeName"] for pod in await cluster.pods("gang")} == {second}
     assert len(pods) == 2

@@ -15,6 +15,7 @@ from laneway.operator.watch.apiserver import connect
 
 from hack.cluster.build import ensure_built
 from hack.cluster.control_plane import LoopbackControlPlane
+from tests.support.operator.job_history import JobHistory, recorded
 from tests.support.operator.namespaces import add_namespace
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
@@ -106,3 +107,10 @@ async def cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[PlayedCl
     """A namespace and nodes of the test's own."""
     async with played_cluster(control_plane) as played:
         yield played
+
+
+@pytest.fixture
+async def history(cluster: PlayedCluster) -> AsyncIterator[JobHistory]:
+    """Every status of the test's jobs."""
+    async with recorded(cluster.api, cluster.namespace) as found:
+        yield found

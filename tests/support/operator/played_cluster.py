@@ -305,14 +305,12 @@ class PlayedCluster:
 
     async def bind(self, pod: Raw) -> None:
         """Bind a pod to the node that it is pinned to."""
-        terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        node = terms["nodeSelectorTerms"][0]["matchFields"][-1]["values"][0]
         name = pod["metadata"]["name"]
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": name, "uid": pod["metadata"]["uid"]},
-            "target": {"kind": "Node", "name": node},
+            "target": {"kind": "Node", "name": pinned_node(pod)},
         }
         await self.api.request("POST", PODS.path(self.namespace, name, "binding"), body=binding)
 
@@ -419,3 +417,10 @@ class PlayedCluster:
 
     async def _patch(self, path: str, body: Raw) -> Raw:
         return await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+
+def pinned_node(pod: Raw) -> str:
+    """Return the node that the operator has chosen for a pod."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    node: str = terms["nodeSelectorTerms"][0]["matchFields"][-1]["values"][0]
+    return node

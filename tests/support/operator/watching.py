@@ -1,4 +1,4 @@
-"""Has a history of rival gangs take every change of their jobs and pods, as it happens."""
+"""Follows what happens to objects: a history of rival gangs takes every change of their jobs and pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from laneway.operator.state.resources import PODS, TRAINING_JOBS
-from laneway.operator.watch.apiserver import ApiServer
+from laneway.operator.watch.apiserver import ApiServer, Raw
 
 from tests.support.operator.rival_history import History
 
@@ -23,16 +23,13 @@ async def watched(
     async def watch(path: str, kind: str) -> None:
         version = (await api.request("GET", path))["metadata"]["resourceVersion"]
         started[path].set()
-        while True:  # a watch may end at any time, and continues from its last version
-            query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-            async for event in api.watch(path, query):
-                assert event["type"] != "ERROR", event["object"]
-                version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] == "BOOKMARK":
-                    continue
-                history.take(event["type"], {"kind": kind, **event["object"]})
-                if changed is not None:
-                    changed.set()
+
+        def take(event: str, raw: Raw) -> None:
+            history.take(event, {"kind": kind, **raw})
+            if changed is not None:
+                changed.set()
+
+        await follow(api, path, version, take)
 
     kinds = {TRAINING_JOBS.path(namespace): TRAINING_JOBS.kind, PODS.path(namespace): PODS.kind}
     started = {path: asyncio.Event() for path in kinds}
@@ -40,6 +37,17 @@ async def watched(
         for each in started.values():
             await each.wait()
         yield
+
+
+async def follow(api: ApiServer, path: str, version: str, take: Callable[[str, Raw], None]) -> None:
+    """Hand over every event of the objects at a path after a version, until cancelled: its type and its object."""
+    while True:  # a watch may end at any time, and continues from its last version
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        async for event in api.watch(path, query):
+            assert event["type"] != "ERROR", event["object"]
+            version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] != "BOOKMARK":
+                take(event["type"], event["object"])
 
 
 @asynccontextmanager

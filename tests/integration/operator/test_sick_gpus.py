@@ -8,8 +8,13 @@ from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
 
-# Long enough for a worker to fail before its gang is moved off the GPU.
-OPERATOR_CONFIG: dict[str, Any] = {**FAST, "timeouts": {**FAST["timeouts"], "unhealthyGpuSeconds": 10}}
+PATIENCE_SECONDS = 600
+OPERATOR_CONFIG: dict[str, Any] = {
+    **FAST,
+    "timeouts": {**FAST["timeouts"], "unhealthyGpuSeconds": PATIENCE_SECONDS},
+}
+"""Longer than any test: a gang is moved off a GPU only where a test says that the GPU has been out of use for as long."""
+
 XID = "XID 79 (GPU has fallen off the bus); it needs a reset"
 
 
@@ -21,7 +26,7 @@ async def test_a_gang_is_moved_off_a_gpu_that_stays_out_of_use(
     await cluster.run_all("gang", 2, attempt=1)
     await cluster.until_condition("gang", "Running")
 
-    await cluster.set_health(n1, 0, XID)
+    await cluster.set_health(n1, 0, XID, for_seconds=PATIENCE_SECONDS)
     placed = await cluster.until_condition("gang", "Placed", "False", reason="GPUUnhealthy")
     assert f"GPU-{n1}-0 of {n1}, which is out of use: {XID}" in placed["message"]
     await cluster.until_leaving("gang", 2)

@@ -148,14 +148,14 @@ class PlayedCluster:
             "healthy": True,
         }
 
-    async def set_health(self, node: str, gpu_index: int, reason: str = "") -> None:
-        """Say as its agent that a GPU is out of use from now on; without a reason: that it is healthy."""
+    async def set_health(self, node: str, gpu_index: int, reason: str = "", for_seconds: float = 0.0) -> None:
+        """Say as its agent that a GPU is out of use, and for how long it has been; without a reason: that it is healthy."""
         gpus = (await self.api.request("GET", GPU_NODES.path(name=node)))["status"]["gpus"]
         gpu = gpus[gpu_index]
         gpu |= {"healthy": not reason, "healthReason": reason}
         gpu.pop("unhealthySince", None)
         if reason:
-            gpu["unhealthySince"] = format_time(time.time())
+            gpu["unhealthySince"] = format_time(time.time() - for_seconds)
         await self.report(node, gpus)
 
     async def add_session(self, pod: Raw, gpu_index: int, **figures: Any) -> None:

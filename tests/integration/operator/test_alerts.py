@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.support.prometheus_process import Prometheus, prometheus
 OPERATOR_MODULE = "tests.integration.operator.faulty_policy"
 OPERATOR_CONFIG: dict[str, Any] = copy.deepcopy(FAST)
 OPERATOR_CONFIG["scheduling"]["elastic"] = {"policy": "pollux"}
+LONG_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def server(operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory) 
     wait_until(lambda: operator.port is not None, "the operator serves", 60)
     targets = {"operator": f"127.0.0.1:{operator.port}/metrics"}
     folder = tmp_path_factory.mktemp("prometheus")
-    with prometheus(folder, targets, at_once=True, waitingSeconds=5, cycleSeconds=1) as running:
+    with prometheus(folder, targets, at_once=True, waitingSeconds=LONG_SECONDS, cycleSeconds=1) as running:
         yield running
 
 
@@ -152,9 +154,11 @@ async def test_a_job_that_waits_long_and_one_that_is_then_suspended(
         await cluster.submit(name)
     long = {"alert": "LanewayJobWaitsLong", "namespace": cluster.namespace}
     for name in ("waits", "rests"):
-        assert not server.fires(**long, training_job=name)
-    for name in ("waits", "rests"):
         await _until_fires(server, **long, training_job=name)
+        fired = f'ALERTS{{alertname="LanewayJobWaitsLong", alertstate="firing", training_job="{name}"}}'
+        waited = f"laneway_job_waiting_seconds and on (namespace, training_job) {fired}"
+        least = partial(_value, server, f"min_over_time(({waited})[10m:1s])")
+        assert await until("Prometheus has stored the alert", least) >= LONG_SECONDS
     await cluster.change("rests", {"suspend": True})
 
     async def ends() -> bool:
@@ -198,6 +202,13 @@ async def _until_counted(server: Prometheus, metric: str, namespace: str, value:
         return [float(sample["value"][1]) for sample in found] == [value]
 
     await until(f"{metric} is {value}", counted)
+
+
+async def _value(server: Prometheus, expression: str) -> float | None:
+    """Return the value of the only series of an expression; None while there is none."""
+    found = server.samples(expression)
+    assert len(found) < 2, found
+    return float(found[0]["value"][1]) if found else None
 
 
 async def _until_fires(server: Prometheus, alert: str, **labels: str) -> None:

@@ -68,6 +68,18 @@ async def _until_cordon_is_seen(cluster: PlayedCluster, node: str, workers: int)
     await until(f"the cordon of {node} is seen", reported)
 
 
+async def _until_kept_off(cluster: PlayedCluster, job: str, node: str) -> None:
+    """Wait until the taint alone keeps a job off a node. The operator may see the eviction before the taint; it avoids the node until then."""
+
+    async def kept_off() -> bool:
+        status = (await cluster.job(job))["status"]
+        waiting = status.get("waiting") or {}
+        reported = f"cannot go to {node}, {KEPT_OFF}" in waiting.get("message", "")
+        return reported and waiting["reason"] == "NodesUnavailable" and not status.get("avoid")
+
+    await until(f"the taint says it all of {job}, for as long as it is there", kept_off)
+
+
 def _tolerating(**how: object) -> Raw:
     container = {"name": "trainer", "image": "example.invalid/trainer"}
     return {"spec": {"containers": [container], "tolerations": [{"key": "maintenance", **how}]}}
@@ -107,15 +119,7 @@ async def test_a_gang_leaves_a_node_that_gets_a_noexecute_taint_and_comes_back_w
     disrupted = await cluster.until_condition("gang", "Placed", "False", reason="WorkerDisrupted")
     assert f"was taken away from {nodes[0]}: DeletionByTaintManager" in disrupted["message"]
     await cluster.until_leaving("gang", 2)
-
-    async def kept_off() -> bool:
-        # The operator may see the eviction before the taint. It avoids the node until then.
-        status = (await cluster.job("gang"))["status"]
-        waiting = status.get("waiting") or {}
-        reported = f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting.get("message", "")
-        return reported and waiting["reason"] == "NodesUnavailable" and not status.get("avoid")
-
-    await until("the taint says it all, for as long as it is there", kept_off)
+    await _until_kept_off(cluster, "gang", nodes[0])
     await _until_events(cluster, "gang", "Disrupted")
 
     await _change_node(cluster, nodes[0], taints=None)
@@ -140,8 +144,7 @@ async def test_a_taint_that_is_tolerated_for_a_while_lets_workers_stay_for_that_
 
     await _change_node(cluster, node, taints=[TAINT])
     await cluster.until_leaving("for-a-moment", 1)
-    waiting = await cluster.until_waiting("for-a-moment", "NodesUnavailable")
-    assert f"cannot go to {node}, {KEPT_OFF}" in waiting["message"]
+    await _until_kept_off(cluster, "for-a-moment", node)
     for name in ("for-good", "for-an-hour"):
         status = (await cluster.job(name))["status"]
         assert status["attempt"] == 1, name

@@ -61,15 +61,16 @@ async def test_no_job_starts_on_a_node_while_its_agent_is_silent(
     assert lease["spec"]["holderIdentity"] == node.name
     assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
 
+    missed, heard = (_times_said(operator, what, node.name) for what in ("silent", "heard_again"))
     node.kill()
-    await until("the operator misses it", lambda: _says(operator, "silent", node.name), 120)
+    await until("the operator misses it", lambda: _says(operator, "silent", node.name, missed), 120)
     await cluster.submit("second")
     waiting = await cluster.until_waiting("second", "NodesUnavailable")
     assert "its node agent has not renewed its Lease for a while" in json.dumps(waiting)
     assert (await cluster.condition("first", "Running"))["status"] == "True"
 
     node.start("--port", "0")
-    await until("the operator hears it", lambda: _says(operator, "heard_again", node.name))
+    await until("the operator hears it", lambda: _says(operator, "heard_again", node.name, heard))
     await cluster.run_all("second", 1)
     await cluster.until_condition("second", "Running")
     assert (await cluster.job("first"))["status"]["attempt"] == 1
@@ -115,6 +116,10 @@ async def test_an_idle_agent_renews_its_lease_and_does_not_write_its_gpu_node(
     assert await version(GPU_NODES.path(name=node.name)) == written
 
 
-async def _says(operator: OperatorProcess, what: str, node: str) -> bool:
+async def _says(operator: OperatorProcess, what: str, node: str, before: int) -> bool:
+    return _times_said(operator, what, node) > before
+
+
+def _times_said(operator: OperatorProcess, what: str, node: str) -> int:
     lines = [line for line in operator.log.splitlines() if "\"nodes' agents fell silent" in line]
-    return any(node in json.loads(line)[what] for line in lines)
+    return sum(node in json.loads(line)[what] for line in lines)

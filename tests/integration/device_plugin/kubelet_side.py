@@ -8,6 +8,7 @@ GetPreferredAllocation, Allocate, booking), and calls PreStartContainer before e
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,8 @@ class KubeletSide:
         self.unhealthy: set[str] = set()
         self.numa: dict[str, list[int]] = {}
         self.changed = threading.Condition()
+        self.found_when_allocated: list[str] = []
+        """What was in the folder of the container that was allocated last, before the ids were booked."""
         self._folder = device_plugins
         self._pod_resources_socket = pod_resources_socket
         self._channel: grpc.Channel | None = None
@@ -124,7 +127,9 @@ class KubeletSide:
         request = plugin.AllocateRequest(
             container_requests=[plugin.ContainerAllocateRequest(devices_ids=ids)]
         )
-        return self._call("Allocate", request).container_responses[0]
+        answer: plugin.ContainerAllocateResponse = self._call("Allocate", request).container_responses[0]
+        self.found_when_allocated = os.listdir(answer.mounts[0].host_path)
+        return answer
 
     def start(self, ids: Sequence[str]) -> None:
         """Call PreStartContainer for one container, as the kubelet does with its limit of 30 s."""
@@ -137,6 +142,11 @@ class KubeletSide:
     def options(self) -> plugin.DevicePluginOptions:
         """Ask for the plugin's options."""
         return self._call("GetDevicePluginOptions", plugin.Empty())
+
+    def wait_for_registrations(self, number: int) -> None:
+        """Wait until the plugin has registered this often."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.registrations) >= number, 60), self.registrations
 
     def wait_for_devices(self, healthy: int, unhealthy: int = 0, timeout_seconds: float = 60) -> None:
         """Wait until the plugin has advertised this many devices."""
@@ -174,6 +184,9 @@ class KubeletSide:
         self._channel = grpc.insecure_channel(f"unix://{self._folder / request.endpoint}")
         with self.changed:
             self.registrations.append(request)
+            # As in the kubelet, devices of the endpoint before count only when the new one shows them.
+            self.unhealthy |= self.healthy
+            self.healthy = set()
             self.changed.notify_all()
         # Only now may devices arrive: who waits for them counts the registrations next.
         threading.Thread(target=self._follow, args=(self._channel,), daemon=True).start()

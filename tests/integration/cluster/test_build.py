@@ -25,9 +25,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _start_build() -> subprocess.Popen[str]:
+def _start_build(*, go_in: Path | None = None) -> subprocess.Popen[str]:
+    """Start a build, with the Go toolchain of a folder if one is given."""
     command = [sys.executable, "-m", "hack.cluster", "build", PROGRAM]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path = os.environ["PATH"] if go_in is None else f"{go_in}:{os.environ['PATH']}"
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
+    )
 
 
 def test_two_callers_build_once(cache: Path) -> None:
@@ -38,10 +42,23 @@ def test_two_callers_build_once(cache: Path) -> None:
     assert sum(f"building {PROGRAM}" in progress and "done in" in progress for _, progress in outputs) == 1
 
 
-def test_a_killed_build_is_repeated_and_leaves_nothing_unfinished(cache: Path) -> None:
-    first = _start_build()
+HALF_A_BUILD = f"""#!/bin/sh
+[ "$1" = env ] && echo go1.999.0 && exit
+while [ "$1" != -o ]; do shift; done
+echo half >"$2{PROGRAM}"
+exec sleep 1000
+"""
+
+
+def test_a_killed_build_is_repeated_and_leaves_nothing_unfinished(
+    cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    endless = tmp_path_factory.mktemp("endless")  # a real build may be over before a busy machine looks
+    (endless / "go").write_text(HALF_A_BUILD)
+    (endless / "go").chmod(0o755)
+    first = _start_build(go_in=endless)
     wait_until(
-        lambda: any((cache / "bin").glob(".building-*")),
+        lambda: any((cache / "bin").glob(f".building-*/{PROGRAM}")),
         "the build under way",
         60,
         still_possible=lambda: first.poll() is None,

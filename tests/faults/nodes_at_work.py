@@ -25,7 +25,7 @@ _GONE = (404, 409, 422)
 """The pod is gone, or has changed."""
 
 _HEARTBEAT_SECONDS = 10.0
-"""A node that is silent for 50 s is lost for kube-controller-manager."""
+"""A node that is silent for long is lost for kube-controller-manager (:data:`tests.support.control_planes.NODE_GRACE_SECONDS`)."""
 
 _LINGERS_SECONDS = 0.05
 """A worker that is terminated saves its checkpoint first."""

@@ -94,7 +94,7 @@ class PlayedCluster:
 
     async def beat(self) -> None:
         """Keep reporting that nodes are ready, as their kubelets do: Kubernetes gives up a node that is
-        silent for 40 s."""
+        silent for long (:data:`tests.support.control_planes.NODE_GRACE_SECONDS`)."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             async with self._beating:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
-from tests.faults.cell import Cell, Grounds, cell, outcome_of
+from tests.faults.cell import Cell, Grounds, Outcome, cell, outcome_of
 from tests.faults.kinds import nothing
 from tests.faults.sweep import asked_for_some, report, undisturbed
 from tests.support.api_faults.fault import Fault
@@ -35,7 +35,7 @@ async def test_an_api_server_that_is_killed_and_comes_back(
             await nothing(live, 0)
         played = [asyncio.create_task(outcome_of(live, Fault(), end)) for live in lives]
         for _ in range(OUTAGES):
-            await more_is_written(lives)
+            await more_is_written(lives, played)
             control_plane.kill("kube-apiserver")
             await asyncio.get_running_loop().run_in_executor(STARTER, control_plane.start, "kube-apiserver")
         outcomes = dict(enumerate(await asyncio.gather(*played)))
@@ -44,8 +44,8 @@ async def test_an_api_server_that_is_killed_and_comes_back(
         pytest.fail(problems, pytrace=False)
 
 
-async def more_is_written(lives: list[Cell]) -> None:
-    """Wait until every operator has written again."""
+async def more_is_written(lives: list[Cell], played: list[asyncio.Task[Outcome]]) -> None:
+    """Wait until every operator has written again; one whose life is over has nothing to write."""
 
     def written() -> list[int]:
         return [len(live.journal.writes) for live in lives]
@@ -53,6 +53,8 @@ async def more_is_written(lives: list[Cell]) -> None:
     before = written()
 
     async def look() -> bool:
-        return all(now > then for now, then in zip(written(), before, strict=True))
+        return all(
+            now > then or life.done() for now, then, life in zip(written(), before, played, strict=True)
+        )
 
     await until("every operator writes", look, 300)

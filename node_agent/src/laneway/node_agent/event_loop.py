@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from laneway.node_agent.answer_wait import is_answered_within
 from laneway.node_agent.clock import Clock
 
 Result = TypeVar("Result")
@@ -99,7 +100,9 @@ class EventLoop:
                 answer.set_exception(error)
 
         self.post(work)
-        return answer.result(timeout_seconds)
+        if not is_answered_within(answer, timeout_seconds):
+            raise TimeoutError(f"the event loop does not answer within {timeout_seconds:g} s")
+        return answer.result()
 
     def stop(self) -> None:
         """Make :meth:`run` return after the callbacks that are due. May be called from any thread or signal handler."""

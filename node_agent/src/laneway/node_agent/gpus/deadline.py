@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from laneway.node_agent.answer_wait import is_answered_within
 from laneway.node_agent.gpus.protocol import GPUHangError
 
 Result = TypeVar("Result")
@@ -38,12 +39,9 @@ class DeadlineCaller(Generic[Result]):
         answer: Future[Result] = Future()
         self._pending = answer
         self._work.put((function, answer))
-        try:
-            return answer.result(self._deadline_seconds)
-        except TimeoutError as error:
-            if answer.done():
-                raise  # the call itself raised it
-            raise GPUHangError(f"{self._name}: no answer within {self._deadline_seconds:g} s") from error
+        if not is_answered_within(answer, self._deadline_seconds):
+            raise GPUHangError(f"{self._name}: no answer within {self._deadline_seconds:g} s")
+        return answer.result()
 
     def _serve(self) -> None:
         while True:

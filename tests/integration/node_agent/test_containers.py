@@ -46,18 +46,15 @@ def test_a_process_that_names_no_gpu_has_the_one_of_its_rank(make_node: MakeNode
     ranks = [container.process().hello(local_rank=rank)["gpu"] for rank in range(3)]
     assert ranks == [node.gpus[0], node.gpus[1], node.gpus[0]]
     unknown = container.process()
-    unknown.do("connect")
-    unknown.send("hello", version=1, pid=1, framework="", device="cpu", gpu=None)
+    unknown.greet()
     assert "send 'local_rank' or name one of" in unknown.expect("error")["reason"]
 
 
 def test_a_process_that_takes_no_turns_says_why_once(make_node: MakeNode) -> None:
     node = make_node().start()
     process = node.container("a").await_socket().process()
-    hello = {"version": 1, "pid": 1, "framework": "torch 1.13", "device": "", "gpu": None}
     for n in range(2):
-        process.do("connect", n=n)
-        process.send("hello", n=n, **hello, no_turns="its PyTorch is old\nreally")
+        process.greet(n, framework="torch 1.13", device="", no_turns="its PyTorch is old\nreally")
         assert "closed" in process.receive(n)
     assert node.session("a")["message"] == "its PyTorch is old really"
     assert node.session("a")["processes"] == []

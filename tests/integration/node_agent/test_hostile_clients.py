@@ -75,8 +75,7 @@ def bad(node: Node) -> PeerProcess:
 @pytest.mark.parametrize("what", WRONG_BEFORE_HELLO)
 def test_wrong_packets_instead_of_a_hello_are_refused(node: Node, bad: PeerProcess, what: str) -> None:
     text, reason = WRONG_BEFORE_HELLO[what]
-    bad.do("connect")
-    bad.do("send", text=text)
+    bad.first(text)
     assert reason in bad.expect("error")["reason"]
     assert "closed" in bad.receive()
 
@@ -102,8 +101,7 @@ def test_wrong_packets_of_a_session_are_refused_and_cost_it_the_turn(
 
 
 def test_an_oversize_packet_is_refused(node: Node, bad: PeerProcess) -> None:
-    bad.do("connect")
-    bad.do("send", text=" " * 65_537)
+    bad.first(" " * 65_537)
     assert "longer than 65536 bytes" in bad.expect("error")["reason"]
 
 

@@ -59,8 +59,7 @@ def test_descriptors_in_flight_keep_no_session_from_its_page(make_node: MakeNode
 def test_an_agent_without_the_capability_says_what_it_lacks(make_node: MakeNode, make_pod: MakePod) -> None:
     node = agent_with(make_node, "kill")
     victim = under_attack(node, make_pod())
-    victim.do("connect")
-    victim.send("hello", version=1, pid=1, framework="", device="cpu", gpu=None)
+    victim.greet()
     assert "closed" in victim.receive()
     eventually("it is logged", lambda: "give the node agent the capability SYS_RESOURCE" in node.log)
 

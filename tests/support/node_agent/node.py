@@ -118,10 +118,19 @@ class PeerProcess(DrivenProcess):
         packet: dict[str, Any] = answer["packet"]
         return packet
 
-    def hello(self, n: int = 0, **fields: Any) -> dict[str, Any]:
-        assert self.do("connect", n=n) == {}
+    def greet(self, n: int = 0, **fields: Any) -> None:
+        """Connect and send a hello, whatever the answer is. The agent closes a connection without a hello after 5 s, so nothing
+        that may take longer lies between the two."""
         message = {"version": 1, "pid": 1, "framework": "", "device": "cpu", "gpu": None, **fields}
-        self.send("hello", n=n, **message)
+        self.first(json.dumps({"type": "hello", **message}), n)
+
+    def first(self, packet: str, n: int = 0) -> None:
+        """Connect and send a packet."""
+        assert self.do("connect", n=n, packet=packet) == {"sent": 1}
+
+    def hello(self, n: int = 0, **fields: Any) -> dict[str, Any]:
+        """Open a session; returns the agent's welcome."""
+        self.greet(n, **fields)
         return self.expect("welcome", n)
 
     def profile(self, persistent_mib: int, ephemeral_mib: int) -> None:
@@ -233,6 +242,13 @@ class Node:
         with urllib.request.urlopen(address, timeout=timeout_seconds) as answer:
             text = answer.read().decode()
         return json.loads(text) if path.startswith(("/turns", "/sessions")) else text
+
+    def is_healthy(self) -> bool:
+        """Return whether the agent answers a probe with ok. If not, it is to be probed again, as the kubelet does."""
+        try:
+            return bool(self.get("/healthz", timeout_seconds=10) == "ok\n")
+        except OSError:
+            return False
 
     def session(self, pod: str) -> dict[str, Any]:
         """Return what the agent says of a pod."""

@@ -24,7 +24,10 @@ class Peer:
         self.connections: dict[int, socket.socket] = {}
         self.pages: dict[int, memoryview] = {}
 
-    def connect(self, n: int = 0, wait_seconds: float = 60.0, name: str = "agent.sock") -> dict[str, Any]:
+    def connect(
+        self, n: int = 0, wait_seconds: float = 60.0, name: str = "agent.sock", packet: str = ""
+    ) -> dict[str, Any]:
+        """Connect, and send a first packet at once: the agent waits for a hello no longer than a few seconds."""
         until = time.monotonic() + wait_seconds
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -38,7 +41,7 @@ class Peer:
                 time.sleep(0.02)
             else:
                 self.connections[n] = connection
-                return {}
+                return self.send(packet, n) if packet else {}
 
     def send(self, text: str, n: int = 0, times: int = 1) -> dict[str, Any]:
         sent = 0

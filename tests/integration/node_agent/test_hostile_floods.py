@@ -3,7 +3,7 @@ nothing behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,12 @@ from laneway.node_agent.sessions.limits import Limits
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.granted_turns import undue_grants
 from tests.support.node_agent.node import Node, PeerProcess, eventually
-from tests.support.node_agent.progress import ALONE_SECONDS, ITERATION_SECONDS, progress_ratio, train_together
+from tests.support.node_agent.progress import (
+    ALONE_SECONDS,
+    ITERATION_SECONDS,
+    train_together,
+    undisturbed_progress_ratio,
+)
 
 MakeNode = Callable[..., Node]
 
@@ -72,13 +77,17 @@ def test_a_flooding_process_is_disconnected_and_others_make_progress(
     def beside(command: str, seconds: float) -> list[float]:
         hostile.start(command, seconds=seconds)
         rates = train_together([other], seconds)
-        sent.append(hostile.finish()["done"])
+        done = hostile.finish()["done"]
+        if command == attack:
+            sent.append(done)
         return rates
 
     # Without the attack, the hostile process takes a CPU all the same: the attack is measured, and not the machine.
-    ratio = progress_ratio(lambda: beside("compute", ALONE_SECONDS), lambda: beside(attack, SECONDS))
+    ratio = undisturbed_progress_ratio(
+        lambda: beside("compute", ALONE_SECONDS), lambda: beside(attack, SECONDS), bound=0.5
+    )
     assert ratio > 0.5
-    is_cut_off(node, attack, sent[1])
+    is_cut_off(node, attack, sent)
     hostile.end()
     comes_back(node, before)
 
@@ -99,17 +108,24 @@ def test_a_process_that_reads_nothing_is_disconnected_and_has_only_its_share_of_
     assert theirs
     assert sum(turn["iterations"] for turn in ours) == len(iterations) > 0
     assert undue_grants(ours, theirs, iterations, quantum_seconds) == []
-    is_cut_off(node, "deaf", sent)
+    is_cut_off(node, "deaf", [sent])
     hostile.end()
     comes_back(node, before)
 
 
-def is_cut_off(node: Node, attack: str, sent: int) -> None:
-    """Check that the attacker was disconnected or throttled, in few lines of the log, and cost nobody a turn."""
+def is_cut_off(node: Node, attack: str, sent: Sequence[int]) -> None:
+    """Check that the attacker was disconnected or throttled, in few lines of the log, and cost nobody a turn.
+
+    Args:
+        node: the node.
+        attack: the attack.
+        sent: what each attack has sent.
+    """
     eventually("it is logged", lambda: FLOODS[attack] in node.log)
     lines = [line for line in node.log.splitlines() if "default/hostile" in line and " WARNING " in line]
-    assert 1 <= len(lines) <= 12, lines
-    assert sent <= 2 * (LIMITS.packet_burst + LIMITS.accept_burst) + 20 * SECONDS * LIMITS.packets_per_second
+    assert 1 <= len(lines) <= 12 * len(sent), lines
+    most = 2 * (LIMITS.packet_burst + LIMITS.accept_burst) + 20 * SECONDS * LIMITS.packets_per_second
+    assert max(sent) <= most
     assert not [
         turn for turn in node.get("/turns") if turn["pod"] == "bystander" and turn["end"] == "revoked"
     ]

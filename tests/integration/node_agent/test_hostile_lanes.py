@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.support.node_agent.node import Node, PeerProcess, eventually
-from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
+from tests.support.node_agent.progress import ALONE_SECONDS, train_together, undisturbed_progress_ratio
 
 MakeNode = Callable[..., Node]
 
@@ -32,6 +33,7 @@ def test_sizes_that_go_up_and_down_leave_the_neighbours_lanes_alone(make_node: M
     attacker = node.container("hostile", 60).await_socket().process(HOSTILE)
     assert attacker.pid
     lanes_seen: list[tuple[int | None, ...]] = []
+    attacks: list[int] = []
     stopped = threading.Event()
 
     def watch() -> None:
@@ -44,18 +46,21 @@ def test_sizes_that_go_up_and_down_leave_the_neighbours_lanes_alone(make_node: M
     def attacked() -> list[float]:
         attacker.start("profiles_up_and_down", seconds=SECONDS)
         rates = train_together(processes, SECONDS)
-        assert attacker.finish()["done"] > 6, "all of its sizes count, more than once"
+        attacks.append(attacker.finish()["done"])
         return rates
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        ratio = progress_ratio(lambda: train_together(processes, ALONE_SECONDS), attacked)
+        ratio = undisturbed_progress_ratio(
+            lambda: train_together(processes, ALONE_SECONDS), attacked, bound=0.4
+        )
     finally:
         stopped.set()
         watcher.join()
     assert ratio > 0.4, "two that share a lane make half of what they make in lanes of their own"
-    assert 2 <= len(lanes_seen) <= 6, lanes_seen
+    assert min(attacks) > 6, "all of its sizes count, more than once"
+    assert 2 <= len(lanes_seen) <= 6 * len(attacks), lanes_seen
 
 
 def test_only_a_restarted_agent_accepts_a_turn_of_an_earlier_connection(
@@ -65,9 +70,13 @@ def test_only_a_restarted_agent_accepts_a_turn_of_an_earlier_connection(
     holder = neighbours(node)[0]
     holder.turn()
     attacker = node.container("hostile", 20).await_socket().process(HOSTILE)
-    outcome = attacker.do("reconnect_as_holder", seconds=2)
-    assert outcome["done"] > 0, outcome
-    assert outcome["granted"] == 0
+
+    def attempt() -> dict[str, Any] | None:
+        outcome = attacker.do("reconnect_as_holder", seconds=2)
+        assert outcome["granted"] == 0
+        return outcome if outcome["done"] else None
+
+    eventually("it was let in", attempt)
     assert node.session("a")["state"] == "Holding"
 
 

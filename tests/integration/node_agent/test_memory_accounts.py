@@ -15,7 +15,7 @@ from laneway.node_agent.sessions.limits import Limits
 from tests.support.node_agent import account_client
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Container, Node, PeerProcess, eventually
-from tests.support.node_agent.progress import ALONE_SECONDS, progress_ratio, train_together
+from tests.support.node_agent.progress import ALONE_SECONDS, train_together, undisturbed_progress_ratio
 
 MakeNode = Callable[..., Node]
 
@@ -171,7 +171,7 @@ def test_an_account_survives_a_killed_agent(make_node: MakeNode) -> None:
     assert (holder.reserve(300), leaving.reserve(100)) == (GRANTED, GRANTED)
     saves_account(node, 400)
     node.kill()
-    leaving.process.kill()
+    leaving.process.end()
     node.start()
     assert used_mebibytes(node, "a") == 300, "of the process that has not reconnected yet"
     newcomer = AccountHolder(container)
@@ -236,10 +236,10 @@ def test_a_flood_waits_and_others_turns_and_accounts_go_on(make_node: MakeNode) 
         served.append(flooding.finish()["done"])
         return rates
 
-    ratio = progress_ratio(lambda: train_together(trainers, ALONE_SECONDS), attacked)
+    ratio = undisturbed_progress_ratio(lambda: train_together(trainers, ALONE_SECONDS), attacked, bound=0.5)
     handed = [turn["pod"] for turn in node.get("/turns") if turn["end"] == "released"]
     assert ratio > 0.5
-    assert served[0] > 1000, "the flood is served, and never cut off"
+    assert min(served) > 1000, "the flood is served, and never cut off"
     assert min(map(handed.count, "cd")) > max(map(handed.count, "cd")) / 2
     assert " WARNING " not in node.log[said_before:]
     assert "Traceback" not in node.log

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_agent.granted_turns import length_seconds, undue_grants
+from tests.support.node_agent.granted_turns import length_seconds, longest_idle_wait_seconds, undue_grants
 from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
@@ -53,12 +53,11 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(
     )
     assert sum(turn["waited_seconds"] + length_seconds(turn) for turn in turns["other"]) > SECONDS / 2
     longest_seconds = max(turn["waited_seconds"] for turn in turns["other"])
-    # A turn that fills a gap may begin when the gap does, so the wait for it is shorter by the gap.
-    assert HOLD_SECONDS - gap_seconds < longest_seconds < SECONDS / 4, (
-        turns["other"][-3:],
-        turns["hog"][-3:],
-        node.log,
-    )
+    # A turn that fills a gap may begin when the gap does, so the wait for it is shorter by the gap. How long a wait may be depends
+    # on how long the hog keeps its turn, which a busy machine may lengthen. But `other` waits for nothing else.
+    evidence = turns["other"][-3:], turns["hog"][-3:], node.log
+    assert HOLD_SECONDS - gap_seconds < longest_seconds, evidence
+    assert longest_idle_wait_seconds(turns["other"], turns["hog"]) < TIMEOUT_SECONDS, evidence
     if trick == "move":
         eventually("its container has no lane without a process", lambda: node.session("hog")["lane"] is None)
     # At each grant, `other` is less than a quantum behind, or it paused and has made up for what filled its earlier pauses.
@@ -89,19 +88,21 @@ def test_a_process_that_keeps_the_lane_after_its_turns_gets_only_its_share(make_
     hog = node.container("hog", 50).await_socket().process(HOSTILE)
     assert hog.pid
     hog.start("keep_the_lane", seconds=SECONDS, keep_seconds=HOLD_SECONDS)
-    other.do("train", seconds=SECONDS, iteration_seconds=0.004)
+    iterations = other.do("train", seconds=SECONDS, iteration_seconds=0.004)["iterations"]
     turns = [turn for turn in node.get("/turns") if turn["pod"] == "other" and turn["end_seconds"]]
-    kept_seconds = hog.finish()["kept_seconds"]
+    (since_seconds, _), *_, (_, until_seconds) = iterations
+    # Before and after that, nobody else wants the lane.
+    kept = [each for each in hog.finish()["kept"] if since_seconds < each[0] and each[1] < until_seconds]
+    kept_seconds = len(kept) * HOLD_SECONDS
     held_seconds = sum(turn["end_seconds"] - turn["start_seconds"] for turn in turns)
-    assert kept_seconds >= HOLD_SECONDS
+    assert kept
     assert held_seconds > kept_seconds - 3 * HOLD_SECONDS, (held_seconds, kept_seconds)
 
 
 @pytest.mark.parametrize("asks_first", [False, True], ids=["it never asks", "it goes on after its release"])
 def test_a_process_that_computes_without_a_turn_keeps_no_lane(make_node: MakeNode, asks_first: bool) -> None:
-    node = make_node(
-        lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
-    ).start()
+    # With the default timeout: it is longer than the test, and no short pause of a busy machine costs the others a turn.
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10}).start()
     other, third = (node.container(pod, 30).await_socket().process() for pod in ("other", "third"))
     rogue = node.container("rogue", 30).await_socket().process(HOSTILE)
     for process in (other, third):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
+from tests.support.node_agent.granted_turns import length_seconds
 from tests.support.node_agent.node import Node, PeerProcess, eventually, overlaps
 
 MakeNode = Callable[..., Node]
@@ -22,6 +24,12 @@ def trainers(node: Node, *pods: str, gpu: int = 0) -> list[PeerProcess]:
     return processes
 
 
+def ended_turns(node: Node) -> list[dict[str, Any]] | None:
+    """The turns, once none is in progress."""
+    turns = node.get("/turns")
+    return turns if all(turn["end"] for turn in turns) else None
+
+
 def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) -> None:
     node = make_node(turns={"quantumMilliseconds": 20}, lanes={"maxPerGpu": 2}).start()
     processes = trainers(node, "a", "b", "c")
@@ -31,7 +39,7 @@ def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) 
     for process in processes:
         process.start("train", seconds=3, iteration_seconds=0.005)
     done = [process.finish()["iterations"] for process in processes]
-    turns = node.get("/turns")
+    turns = eventually("all turns have ended", lambda: ended_turns(node))
     for lane in set(lanes.values()):
         assert overlaps([turn for turn in turns if turn["lane"] == lane]) == []
     assert overlaps(turns), "the lanes run side by side"
@@ -40,8 +48,21 @@ def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) 
     for began, ended in first:
         assert not any(began < other_end and other_began < ended for other_began, other_end in second)
     assert sum(turn["iterations"] for turn in turns) == sum(map(len, done))
-    assert min(len(first), len(second)) > max(len(first), len(second)) / 2, "they share the lane equally"
-    assert len(first) + len(second) > max(map(len, done)) / 2, "each lane goes on"
+    # By the agent's record of turns: in a turn that a busy machine lengthens there are few iterations. It is made up for later,
+    # unless it was one of the last.
+    lengths = [
+        [length_seconds(turn) for turn in turns if turn["pod"] == pod]
+        for pod, lane in lanes.items()
+        if lane == shared
+    ]
+    held_seconds = sorted(map(sum, lengths))
+    longest_seconds = max(map(max, lengths))
+    assert held_seconds[0] > held_seconds[1] / 2 - longest_seconds, "they share the lane equally"
+    for lane in set(lanes.values()):
+        of_lane = [turn for turn in turns if turn["lane"] == lane]
+        since_seconds = min(turn["start_seconds"] for turn in of_lane)
+        until_seconds = max(turn["end_seconds"] for turn in of_lane)
+        assert sum(map(length_seconds, of_lane)) > (until_seconds - since_seconds) / 2, "each lane goes on"
 
 
 def test_a_killed_holder_frees_its_lane_even_if_a_child_keeps_its_socket(make_node: MakeNode) -> None:
@@ -81,16 +102,19 @@ def test_a_stopped_holder_loses_its_turn_within_the_bound(make_node: MakeNode) -
 
 
 def test_a_process_that_waits_for_its_data_loader_yields_its_lane(make_node: MakeNode) -> None:
-    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1000}).start()
-    processes = trainers(node, "a", "b")
-    for process in processes:
-        process.start("train", seconds=4, iteration_seconds=0.1, gap_seconds=0.1)
-    done = [len(process.finish()["iterations"]) for process in processes]
-    handed = [turn["pod"] for turn in node.get("/turns")]
-    # A turn that lasted through the gaps would hold five iterations. Each holds only one, unless no other session waits
-    # when the iteration ends.
-    assert len(handed) > sum(done) / 2, (handed, done)
-    assert min(handed.count("a"), handed.count("b")) > max(3, len(handed) / 3), (handed, done)
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 60_000}).start()
+    for process in trainers(node, "a", "b"):
+        process.start("train", seconds=600, iteration_seconds=0.2, gap_seconds=0.2)
+
+    def is_handed_over_in_gaps() -> bool:
+        turns = [turn for turn in node.get("/turns") if turn["end"] == "released"]
+        handed = [turn["pod"] for turn in turns]
+        # A turn that lasted through the gaps would last for the whole test. Each holds only one iteration, unless no other session
+        # waits when the iteration ends, such as one that a busy machine has paused.
+        one_each = len(handed) > sum(turn["iterations"] for turn in turns) / 2
+        return one_each and min(handed.count("a"), handed.count("b")) > max(6, len(handed) / 3)
+
+    eventually("they hand over in their gaps", is_handed_over_in_gaps)
 
 
 def test_counters_and_records_match_the_turns(make_node: MakeNode) -> None:

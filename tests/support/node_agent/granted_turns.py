@@ -76,6 +76,27 @@ def undue_grants(
     return [grant for grant in grants if not grant.is_due(quantum_seconds) and not grant.fills_gap]
 
 
+def longest_idle_wait_seconds(own: Sequence[Turn], others: Sequence[Turn]) -> float:
+    """Return for how long at most a session waited while nobody held its lane, nor kept it after a turn without a release.
+
+    Args:
+        own: all turns of the session, the oldest first.
+        others: the turns of the other sessions of its lane.
+    """
+    longest_seconds = 0.0
+    for turn in own:
+        free_since_seconds = turn["start_seconds"] - turn["waited_seconds"]
+        for other in sorted(others, key=lambda each: float(each["start_seconds"])):
+            if other["start_seconds"] >= turn["start_seconds"]:
+                break
+            longest_seconds = max(longest_seconds, other["start_seconds"] - free_since_seconds)
+            released = other["end"] == "released"
+            end_seconds = other["end_seconds"] if released else turn["start_seconds"]
+            free_since_seconds = max(free_since_seconds, end_seconds)
+        longest_seconds = max(longest_seconds, turn["start_seconds"] - free_since_seconds)
+    return longest_seconds
+
+
 def _grants_beside(
     own: Sequence[Turn],
     others: Sequence[Turn],

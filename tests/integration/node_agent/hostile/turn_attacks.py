@@ -114,16 +114,17 @@ class TurnAttacks:
     def keep_the_lane(self, seconds: float, keep_seconds: float) -> dict[str, Any]:
         """Drop the connection as soon as a turn is granted, and keep the lane nearly until this process would be stopped for it."""
         until = time.monotonic() + seconds
-        kept_seconds = 0.0
+        kept = []
         agent = self._greeted()
         while time.monotonic() < until:
             agent.send({"type": "request"})
             agent.await_packet("grant")
             agent.close()
+            began = time.monotonic()
             time.sleep(keep_seconds)
-            kept_seconds += keep_seconds
+            kept.append((began, time.monotonic()))
             agent = self._greeted()
-        return {"kept_seconds": kept_seconds}
+        return {"kept": kept}
 
     def _hogs(self, seconds: float, hold_seconds: float) -> list[int]:
         """Start three more processes that do the same."""

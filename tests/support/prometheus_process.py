@@ -54,6 +54,10 @@ class Prometheus:
         selector = ",".join(f'{name}="{value}"' for name, value in matchers.items())
         return bool(self.samples(f"ALERTS{{{selector}}}"))
 
+    def alerts(self, name: str) -> list[dict[str, str]]:
+        """Return the labels of the alerts with this name that fire."""
+        return [each["metric"] for each in self.samples(f'ALERTS{{alertname="{name}",alertstate="firing"}}')]
+
     def firing(self) -> dict[str, dict[str, str]]:
         """Return the labels of the alerts that fire, by name; of several with one name, those of one."""
         found = self.samples('ALERTS{alertstate="firing"}')

@@ -64,6 +64,11 @@ class DrivenProcess:
         self._process.stdin.close()
         return self._process.wait(60)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
     def await_end(self) -> None:
         """Wait until it has ended by itself."""
         self._process.wait(60)

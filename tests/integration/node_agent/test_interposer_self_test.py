@@ -195,7 +195,7 @@ def test_an_agent_that_ends_in_the_middle_twice_does_not_try_again(
         eventually("its program has an account", (node.root / "run/laneway/account.sock").exists)
         eventually("its program runs", lambda: programs(root))
         node.kill()
-        eventually("its program has ended with the agent", lambda: not programs(root), seconds=20)
+        eventually("its program has ended with the agent", lambda: not programs(root))
         (node.root / "run/laneway/account.sock").unlink()
     again = make_node().start()
     await_level(

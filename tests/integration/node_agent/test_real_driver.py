@@ -110,7 +110,7 @@ def test_a_process_over_its_quota_in_nvml_is_stopped(make_node: Callable[..., No
     node = make_node({"watchdog": {"graceSeconds": 1, "killSeconds": 600}})
     process = pod.run([sys.executable, "-c", WORKS], node.container("greedy", 2, pod_uid=pod.uid))
     start(node, compute_processes=1, first_pid=process.pid)
-    eventually("it has ended", lambda: process.poll() is not None, 40)
+    eventually("it has ended", lambda: process.poll() is not None)
     assert process.returncode == -signal.SIGTERM
     assert (
         "its process holds 3.0 GiB of GPU memory as the driver reports" in node.session("greedy")["message"]

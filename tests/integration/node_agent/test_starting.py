@@ -106,7 +106,7 @@ def test_a_node_without_gpus_answers_probes_and_tells_the_device_plugin(make_nod
     """The kubelet would restart a silent agent, and `helm install --wait` would wait for the pod."""
     node = make_node(gpuSource="nvml")
     node.launch("--standalone")
-    served = eventually("it serves", lambda: re.search(r"serving without GPUs http=[\d.]+:(\d+)", node.log))
+    served = eventually("it serves", lambda: re.search(r"serving without GPUs http=[\d.]+:(\d+)\s", node.log))
     node.port = int(served.group(1))
 
     assert node.get("/healthz") == "ok\n"

@@ -139,7 +139,7 @@ def test_a_supervisor_whose_children_follow_one_another_is_stopped_with_its_whol
         assert supervisor.poll() is None, "the processes on the GPU are stopped first"
         followed = pid_in(child, followed)
         driver_sees(node, **{f"p{followed}": 600})
-        eventually("it is stopped", lambda pid=followed: not is_running(pid), 40)
+        eventually("it is stopped", lambda pid=followed: not is_running(pid))
     assert ended(supervisor) == -signal.SIGKILL
     assert bystander.poll() is None, "it is in another container of the pod"
     assert node.log.count("sending SIGTERM") == 1
@@ -196,7 +196,7 @@ def test_a_connected_process_that_holds_more_than_it_may_is_stopped(
     eventually("the watchdog holds it", lambda: node.session("liar")["enforcement"] == "Watchdog")
     process.do("write", word=11, value=10 << 20)
     driver_sees(node, **{f"p{process.pid}": 600})
-    eventually("it is stopped", lambda: node.session("liar")["processes"] == [], 40)
+    eventually("it is stopped", lambda: node.session("liar")["processes"] == [])
     assert node.session("liar")["evicted"] == "MemoryQuotaExceeded"
 
 
@@ -209,7 +209,7 @@ def test_a_process_that_is_not_in_the_pods_cgroup_is_never_stopped(
     other.take(process)
     driver_sees(node, **{f"p{process.pid}": 600})
     refusal = f"that failed: process {process.pid} is not in a cgroup of pod {pod.uid}"
-    eventually("it is refused", lambda: refusal in message(node, "a"), 40)
+    eventually("it is refused", lambda: refusal in message(node, "a"))
     assert process.do("read", word=11) == {"value": 0}, "it lives"
 
 
@@ -230,6 +230,6 @@ def test_only_the_container_over_its_quota_of_a_pod_is_stopped(
     def evicted() -> dict[str, str]:
         return {each["container"]: each["evicted"] for each in node.get("/sessions")}
 
-    eventually("one is stopped", lambda: evicted() == {"greedy": "MemoryQuotaExceeded", "modest": ""}, 40)
+    eventually("one is stopped", lambda: evicted() == {"greedy": "MemoryQuotaExceeded", "modest": ""})
     eventually("it ends", lambda: f"pids=[{over.pid}]" in node.log)
     assert within.do("connect") == {}

@@ -73,7 +73,8 @@ def run_job(node: Node) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     for left in folders(node):
-        shutil.rmtree(left, ignore_errors=True)
+        # Under another name first: the agent may put a socket back into a folder that is slow to go.
+        shutil.rmtree(left.rename(left.with_name(f".dead-{left.name}")), ignore_errors=True)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

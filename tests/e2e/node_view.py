@@ -9,6 +9,7 @@ from laneway.api.gpu_sharing import OFFERED_PERCENT
 from laneway.api.names import SIMULATED_FAULTS_FILE
 
 from hack.cluster.probes import wait_until
+from hack.cluster.progress import ClusterError
 from hack.demo.install import SYSTEM_NAMESPACE, laneway_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
@@ -51,11 +52,20 @@ def wait_until_offered(laneway: Laneway, gpus: int, sharing: str) -> None:
 
 def on_node(laneway: Laneway, node: str, *command: str) -> str:
     """Runs a command in the agent's container, as an administrator does."""
+    return laneway.kubectl.run("exec", *_agent(laneway, node), "--", *command)
+
+
+def agent_log(laneway: Laneway, node: str) -> str:
+    """Returns the last lines of the log of a node's agent."""
+    return laneway.kubectl.run("logs", *_agent(laneway, node), "--tail=200")
+
+
+def _agent(laneway: Laneway, node: str) -> tuple[str, ...]:
+    """Returns kubectl's arguments for the agent's container of a node."""
     for pod in laneway_pods(laneway.installation.target, "node"):
-        name = pod["metadata"]["name"]
         if pod["spec"]["nodeName"] == node:
-            place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
-            return laneway.kubectl.run("exec", name, *place, "--", *command)
+            name = pod["metadata"]["name"]
+            return (name, "--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
     raise AssertionError(f"no node pod on {node}")
 
 
@@ -70,7 +80,16 @@ def session_of(bench: Bench, pod: str) -> dict[str, Any]:
 
 
 def wait_for_state(bench: Bench, pod: str, *states: str) -> dict[str, Any]:
-    wait_until(lambda: session_of(bench, pod).get("state") in states, f"{pod} is {' or '.join(states)}", 180)
+    """Returns the session once it has one of the states. One that does not get there is printed, with what its node's agent said."""
+    expected = f"{pod} is {' or '.join(states)}"
+    try:
+        wait_until(lambda: session_of(bench, pod).get("state") in states, expected, 180)
+    except ClusterError:
+        session = session_of(bench, pod)
+        print(session)
+        if session:
+            print(agent_log(bench.laneway, session["node"]))
+        raise
     return session_of(bench, pod)
 
 

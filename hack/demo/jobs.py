@@ -167,5 +167,6 @@ def describe(view: JobView | None, name: str) -> str:
     waiting = view.status.waiting
     if waiting is not None:
         return f"{name} waits: {waiting.message}"
-    failed = view.message("Failed") if view.has("Failed") else ""
-    return f"{name} is {view.state}{': ' + failed if failed else ''}"
+    failed = f": {view.message('Failed')}" if view.has("Failed") else ""
+    workers = f" with {len(view.status.placement)} workers" if view.status.placement else ""
+    return f"{name} is {view.state}{workers}{failed}"

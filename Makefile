@@ -215,8 +215,12 @@ gpu-wheels: $(INSTALLED) ## Put wheels and the interposer into .wheels for such 
 
 ##@ Verify
 
+CHECKS := types lint layers verify-words verify-tests verify-generated verify-docs verify-chart
+
+# Most checks use one core. What a check prints comes whole, at its end.
 .PHONY: verify
-verify: setup lint types layers verify-words verify-tests verify-generated verify-docs verify-chart ## Lint, types, layers, words, test imports, generated files, documentation, chart
+verify: setup programs ## Lint, types, layers, words, test imports, generated files, documentation, chart; side by side
+	@$(MAKE) --no-print-directory --jobs=$$(nproc) --output-sync=target $(CHECKS)
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff and mdformat: lint and format

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -122,4 +123,16 @@ def _runtime(name: str, modules: tuple[str, ...]) -> TorchRuntime:
         raise RuntimeError(
             f"no {', '.join(missing)}: neither in this interpreter nor as the root file system {name!r}; see the lines above"
         )
-    return TorchRuntime(Path(made.stdout.strip()))
+    runtime = TorchRuntime(Path(made.stdout.strip()))
+    _compile_client(runtime)
+    return runtime
+
+
+def _compile_client(runtime: TorchRuntime) -> None:
+    """Makes byte code of the client for the runtime's Python. Else each of the scripts would compile it again."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        compiled = runtime.start(["-m", "compileall", "-q", "/opt/laneway"], work, work)
+        _, errors = compiled.communicate()
+    if compiled.returncode != 0:
+        raise RuntimeError(f"the client has no byte code for the root file system's Python: {errors}")

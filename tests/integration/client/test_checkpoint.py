@@ -185,6 +185,7 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_resumes_there(
     assert curve(work) == curve(undisturbed())
 
 
+@LONG
 def test_a_truncated_checkpoint_is_rejected_and_the_one_before_is_used(
     start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -225,6 +226,7 @@ def test_foreign_checkpoints_are_rejected_and_the_jobs_newest_is_used(
     assert not of_nobody.exists(), "otherwise the next run would try it again"
 
 
+@LONG
 def test_checkpoints_of_another_model_are_rejected_and_unchanged(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
@@ -283,6 +285,7 @@ def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
         assert curve(work, rank) == curve(undisturbed(epochs, ranks=2), rank)
 
 
+@LONG
 def test_ranks_resume_from_the_newest_complete_generation(
     start: Callable[..., Job],
     undisturbed: Callable[..., Path],
@@ -315,6 +318,7 @@ def test_all_ranks_save_together_when_rank_0_is_due(
     assert 0 < results[0][0]["step"] == results[1][0]["step"] <= 1000
 
 
+@LONG
 def test_a_job_with_another_number_of_ranks_resumes_at_the_same_step(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:

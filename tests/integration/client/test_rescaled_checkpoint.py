@@ -82,7 +82,7 @@ def lasting(work: Path) -> Steps:
         pytest.param("ddp", ("4:13", "2:17", "1:20", "3"), marks=pytest.mark.long),
         pytest.param("fsdp", ("4:13", "2:17", "3"), marks=pytest.mark.long),
         ("fsdp2", ("4:13", "2:17", "3")),
-        ("tensor", ("2:13", "3")),
+        pytest.param("tensor", ("2:13", "3"), marks=pytest.mark.long),
     ],
 )
 def test_a_rescaled_training_has_the_loss_curve_of_one_that_is_not(
@@ -112,7 +112,8 @@ def test_a_smaller_batch_of_all_ranks_continues_with_the_samples_that_are_left(
     assert len(trained) == 102, "40 samples do not divide among 3 ranks: two fill up, as in any epoch"
 
 
-@pytest.mark.parametrize("seeds", ["own", pytest.param("same", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", ["own", "same"])
 def test_a_new_rank_draws_its_own_numbers_unless_all_ranks_draw_the_same(
     train: Train, tmp_path: Path, seeds: str
 ) -> None:

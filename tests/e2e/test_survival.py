@@ -3,6 +3,7 @@ same state."""
 
 from __future__ import annotations
 
+import pytest
 from laneway.api.names import GPU_PERCENT
 
 from hack.cluster.probes import wait_until
@@ -115,6 +116,7 @@ def test_the_operator_is_killed_in_the_middle(bench: Bench) -> None:
     assert containers(bench)["runs-0"] == before["runs-0"]
 
 
+@pytest.mark.long
 def test_the_device_plugin_and_the_agent_are_killed_together(bench: Bench) -> None:
     """No process is left: the kubelet's records, the folders and the state file must suffice."""
     before = start_two_jobs(bench)

@@ -190,9 +190,9 @@ test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the
 
 # What only the test of a release needs is built first: beside the tests, its build would starve the clusters.
 .PHONY: test-e2e
-test-e2e: programs images ## Everything on real kubelets: three clusters side by side, because tests mostly wait
+test-e2e: programs images ## Everything on real kubelets: two clusters side by side, which keep two cores busy
 	@$(PYTHON) -m hack.cluster build registry crane
-	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/e2e
+	$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/e2e
 
 TESTS ?=
 FRESH ?=

@@ -168,5 +168,6 @@ def describe(view: JobView | None, name: str) -> str:
     if waiting is not None:
         return f"{name} waits: {waiting.message}"
     failed = f": {view.message('Failed')}" if view.has("Failed") else ""
-    workers = f" with {len(view.status.placement)} workers" if view.status.placement else ""
-    return f"{name} is {view.state}{workers}{failed}"
+    workers = len(view.status.placement)
+    placed = f" with {workers} worker{'s' if workers > 1 else ''}" if workers else ""
+    return f"{name} is {view.state}{placed}{failed}"

@@ -17,8 +17,8 @@ from tests.e2e.node_view import running
 
 _ELASTIC = "operator.config.scheduling.elastic"
 _BFTRAINER = ("--set", f"{_ELASTIC}.policy=bftrainer", "--set", f"{_ELASTIC}.options.horizonSeconds=3600")
-"""Over an hour, a GPU is worth a restart, however long that takes on the machine of the tests. Over the default of two minutes it was
-not where a restart took longer than that."""
+"""Over an hour, a GPU is worth a restart, however long that takes on the machine of the tests. Over the default of two minutes, to grow
+from one worker to two does not pay where a restart takes longer than that."""
 
 _WITHIN_SECONDS = 300
 _STEP_SECONDS = 4

@@ -1,4 +1,4 @@
-"""Thirty-six pods at once on two real nodes, and in `make test-long` two hundred: every session names its own pod and a GPU that the pod holds,
+"""Thirty-six pods at once on two real nodes, and in `make test-long` 72 and 200: every session names its own pod and a GPU that the pod holds,
 and no GPU is ever promised twice. All records are compared throughout; see `witness`.
 
 Then parts of the node die in the middle of a race of pods: nothing is allocated twice, running pods continue, and the state is

@@ -133,6 +133,6 @@ def _compile_client(runtime: TorchRuntime) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         compiled = runtime.start(["-m", "compileall", "-q", "/opt/laneway"], work, work)
-        _, errors = compiled.communicate()
+        output, errors = compiled.communicate()
     if compiled.returncode != 0:
-        raise RuntimeError(f"the client has no byte code for the root file system's Python: {errors}")
+        raise RuntimeError(f"the client has no byte code for the root file system's Python: {output}{errors}")

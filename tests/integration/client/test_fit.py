@@ -137,8 +137,7 @@ def test_auto_trains_within_a_part_of_the_memory(
     assert_equal(results, unlimited.results)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("model", ["cnn", "transformer"])
+@pytest.mark.parametrize("model", [pytest.param("cnn", marks=pytest.mark.long), "transformer"])
 def test_auto_recomputes_what_is_expensive_to_move(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
@@ -160,7 +159,6 @@ def test_without_fit_the_job_runs_out_of_memory(
     assert "Laneway: out of GPU memory" in errors
 
 
-@pytest.mark.long
 def test_scripts_that_use_saved_tensors_are_unaffected(
     container: Callable[[int], Container], run: Run
 ) -> None:
@@ -169,7 +167,6 @@ def test_scripts_that_use_saved_tensors_are_unaffected(
     assert run("fit_surprises.py", container=container(60), LANEWAY_FIT="Offload").results() == expected
 
 
-@pytest.mark.long
 def test_batches_of_other_sizes_are_learned_again(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run
 ) -> None:

@@ -84,7 +84,6 @@ def test_sharded_gradients_have_the_same_noise_and_gain(find: Find, kind: str) -
     assert gain == pytest.approx((NOISE_SCALE / 8 + 1) / (NOISE_SCALE / 16 + 1), rel=0.1)
 
 
-@pytest.mark.long
 def test_a_rank_without_a_part_of_the_parameters_claims_no_noise(find: Find) -> None:
     found = find("--kind=fsdp2", "--ranks=2", "--rows=1", "--rule=adascale", "--steps=100")
     assert [each["noise_scale"] is None for each in found] == [False, True]
@@ -97,7 +96,6 @@ def test_adascale_measures_one_gain_for_all_ranks(find: Find) -> None:
     assert gains.pop() == pytest.approx((NOISE_SCALE / 8 + 1) / (NOISE_SCALE / 16 + 1), rel=0.1)
 
 
-@pytest.mark.long
 def test_the_square_root_of_a_batch_that_grows(find: Find) -> None:
     found = find("--ranks=3", "--rule=square-root", "--steps=20")
     assert [each["gain"] for each in found] == [pytest.approx(3**0.5)] * 3

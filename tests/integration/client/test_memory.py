@@ -51,7 +51,6 @@ def test_a_job_that_exceeds_its_share_fails_alone_and_names_the_limit(make_node:
     assert iterations(node, "neighbour") == 60
 
 
-@pytest.mark.long
 def test_a_script_that_catches_the_error_can_continue_with_less(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = run("catches_out_of_memory.py", container=node.container("job", 2))

@@ -47,7 +47,6 @@ def test_changes_in_untraced_iterations_are_found(make_node: MakeNode, run: Run)
     )
 
 
-@pytest.mark.long
 def test_compiled_code_is_still_compiled_and_measured(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     (line,) = run("memory_truth.py", "compiled", container=node.container("job", 50)).results()

@@ -112,8 +112,7 @@ def test_a_smaller_batch_of_all_ranks_continues_with_the_samples_that_are_left(
     assert len(trained) == 102, "40 samples do not divide among 3 ranks: two fill up, as in any epoch"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", ["own", "same"])
+@pytest.mark.parametrize("seeds", ["own", pytest.param("same", marks=pytest.mark.long)])
 def test_a_new_rank_draws_its_own_numbers_unless_all_ranks_draw_the_same(
     train: Train, tmp_path: Path, seeds: str
 ) -> None:
